@@ -14,6 +14,7 @@ from tilewright import te
 from tilewright.graph import Builder
 from tilewright.tune import best_records, read_records
 from tilewright.tune.spaces.sketches import sketch_space, sketches
+from tilewright.tune.spaces.space import Sample
 from tilewright.tune.tuners.tuner import random_sample
 
 HOST = tw.Target.of("llvm")
@@ -40,6 +41,17 @@ def conv() -> tw.Function:
     return te.function([x, w], [y], name="conv")
 
 
+def depthwise() -> tw.Function:
+    x, w = te.placeholder((5, 12, 21), name="x"), te.placeholder((5, 3, 3), name="w")
+    p, q = (te.reduce_axis(3, name=n) for n in "pq")
+    y = te.compute(
+        (5, 10, 19),
+        lambda f, i, j: te.sum(x[f, i + p, j + q] * w[f, p, q], axis=[p, q]),
+        name="y",
+    )
+    return te.function([x, w], [y], name="depthwise")
+
+
 def softmax(columns: int = 201) -> tw.Function:
     x = te.placeholder((7, columns), name="x")
     k, l = (te.reduce_axis(columns, name=n) for n in "kl")  # noqa: E741
@@ -48,6 +60,22 @@ def softmax(columns: int = 201) -> tw.Function:
     total = te.compute((7,), lambda i: te.sum(e[i, l], axis=l), name="total")
     y = te.compute((7, columns), lambda i, j: e[i, j] / total[i], name="y")
     return te.function([x], [y], name="softmax")
+
+
+def normalized(groups: int = 3, columns: int = 45) -> tw.Function:
+    """Each group less its mean, in units of its deviation, times weights."""
+    shape = (2, groups, columns)
+    x, w = te.placeholder(shape, name="x"), te.placeholder((columns,), name="w")
+    k, l = (te.reduce_axis(columns, name=n) for n in "kl")  # noqa: E741
+    m = te.compute(shape[:2], lambda i, g: te.sum(x[i, g, k], axis=k), name="m")
+    d = te.compute(shape, lambda i, g, j: x[i, g, j] - m[i, g] / float(columns), name="d")
+    v = te.compute(shape[:2], lambda i, g: te.sum(d[i, g, l] * d[i, g, l], axis=l), name="v")
+    y = te.compute(
+        shape,
+        lambda i, g, j: d[i, g, j] / te.sqrt(v[i, g] / float(columns)) * w[j],
+        name="y",
+    )
+    return te.function([x, w], [y], name="normalized")
 
 
 def total() -> tw.Function:
@@ -69,9 +97,18 @@ def windows(x: Any, w: Any) -> Any:
     return np.einsum("ncijpq,fcpq->nfij", cut, w)
 
 
+def windows_apart(x: Any, w: Any) -> Any:
+    cut = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
+    return np.einsum("fijpq,fpq->fij", cut, w)
+
+
 def probabilities(x: Any) -> Any:
     e = np.exp(x - x.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
+
+
+def deviations(x: Any, w: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True) * w
 
 
 CASES: dict[str, tuple[tw.Function, Any]] = {
@@ -80,8 +117,10 @@ CASES: dict[str, tuple[tw.Function, Any]] = {
     "one row": (matmul(1, 64, 8), product),
     "one column": (matmul(8, 1, 40), product),
     "conv": (conv(), windows),
+    "depthwise": (depthwise(), windows_apart),
     "softmax": (softmax(), probabilities),
     "short rows": (softmax(3), probabilities),
+    "normalized": (normalized(), deviations),
     "total": (total(), lambda x: x.sum(keepdims=True)),
     "one": (one(), lambda x: x + 1),
 }
@@ -99,6 +138,38 @@ def test_samples_are_right(name: str) -> None:
         arrays[-1][...] = np.nan
         tw.build(point.schedule)(*arrays)
         np.testing.assert_allclose(arrays[-1], expected, rtol=1e-3, atol=1e-4, err_msg=str(point))
+
+
+def offered(function: tw.Function, name: str, target: tw.Target = HOST) -> tuple[str, ...]:
+    """The candidates of a choice, in words."""
+    knobs = sketch_space(function, target).knobs
+    return tuple(str(c) for n, found in knobs.items() if n.endswith(f".{name}") for c in found)
+
+
+def test_a_third_dimension_is_tiled_where_that_reads_less() -> None:
+    assert offered(conv(), "third") and not offered(depthwise(), "third")
+    assert not offered(matmul(), "third")
+    space = sketch_space(conv(), HOST)
+    point = space.point(Sample.of({"sketch(y).third": 1, "sketch(y).whole_sums": 2}))
+    assert point is not None and "f_1 in unrolled(4)" in point.text
+    assert "p in unrolled(3)" in point.text and "q in unrolled(3)" in point.text
+
+
+def test_vectors_may_go_evenly_into_columns() -> None:
+    target = tw.Target.of("llvm -mcpu=znver3")
+    assert offered(matmul(8, 28, 8), "lanes", target) == ("8", "28", "14", "7", "4", "16")
+    assert offered(matmul(8, 64, 8), "lanes", target) == ("8", "4", "16")
+    assert offered(matmul(8, 5, 8), "lanes", target) == (), "one vector is all of them"
+
+
+@pytest.mark.parametrize("function", [softmax(), normalized()], ids=["softmax", "normalized"])
+def test_chains_are_computed_row_by_row(function: tw.Function) -> None:
+    space = sketch_space(function, HOST)
+    outer = [line for line in space.default.text.splitlines() if line.startswith("    for ")]
+    assert len(outer) == 1, "all of it is in one nest of loops"
+    assert "vectorized" in space.default.text and "_rf" in space.default.text
+    apart = space.point(Sample.of({"sketch(y).by_rows": 1}))
+    assert apart is not None and apart.text != space.default.text
 
 
 @pytest.mark.parametrize("cpu", ["skylake-avx512", "neoverse-n1", "znver3"])
