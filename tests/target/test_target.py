@@ -132,7 +132,7 @@ def test_a_triple_alone_means_the_least_machine_of_its_kind() -> None:
         ("", "unknown kind ''.*known: c, cuda, llvm, simt"),
         ("lvm", "unknown kind 'lvm'.*did you mean llvm"),
         ("llvm -mpcu=znver4", "unknown option '-mpcu'.*did you mean -mcpu"),
-        ("llvm sapphirerapids", "unknown option 'sapphirerapids'.*known: -arch, -l1d"),
+        ("llvm sapphirerapids", "unknown option 'sapphirerapids'.*known: -arch, -fma-ports, -l1d"),
         ("llvm -mcpu", "option -mcpu needs a value"),
         ("llvm -mcpu=znver4 -mcpu=znver5", "option -mcpu is given twice"),
         ("llvm -mcpu=saphirerapids", "'saphirerapids'.*did you mean sapphirerapids"),
@@ -185,3 +185,31 @@ def test_llvm_knows_every_feature(arch: str, capfd: pytest.CaptureFixture[str]) 
     flags = ",".join(f"-{f}" for f in sorted(reasoned_about(arch) | _HANDED_ON[arch]))
     llvm.Target.from_triple(TRIPLES[arch]).create_target_machine(cpu="", features=flags)
     assert "not a recognized feature" not in capfd.readouterr().err
+
+
+def test_ports_may_be_told() -> None:
+    target = Target.of("llvm -mcpu=znver3 -fma-ports=4")
+    assert target.fma_ports == 4 and "-fma-ports=4" in str(target)
+    assert Target.of(str(target)) == target
+    assert Target.of("llvm -mcpu=znver3 -fma-ports=2") == Target.of("llvm -mcpu=znver3")
+    with pytest.raises(UserError, match="-fma-ports has no use for 'many'"):
+        Target.of("llvm -mcpu=znver3 -fma-ports=many")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "widths"),
+    [("znver4", (512, 256, 128)), ("znver3", (256, 128)), ("neoverse-n1", (128,))],
+)
+def test_vectors_of_other_widths(cpu: str, widths: tuple[int, ...]) -> None:
+    target = Target.of(f"llvm -mcpu={cpu}")
+    assert target.vector_widths == widths
+    for bits in widths:
+        other = target.with_vectors(bits)
+        assert other.vector_bits == bits and set(other.vector_widths) == set(widths)
+        assert Target.of(str(other)) == other and other.with_vectors(widths[0]) == target
+
+
+def test_widths_that_a_description_declines() -> None:
+    target = Target.of("llvm -mcpu=znver3 -mattr=+prefer-128-bit")
+    assert target.vector_widths == (128, 256)
+    assert target.with_vectors(256) == Target.of("llvm -mcpu=znver3")

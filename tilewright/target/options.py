@@ -28,6 +28,8 @@ class TargetOptions(NamedTuple):
     l2: int | None = None
     l3: int | None = None
     line: int | None = None
+    #: Multiply-adds of full vector width that start in each cycle.
+    fma_ports: int | None = None
 
 
 def parse_options(text: str) -> TargetOptions:
@@ -85,7 +87,7 @@ def _features(name: str, value: str) -> tuple[str, ...]:
     return words
 
 
-def _cores(name: str, value: str) -> int:
+def _count(name: str, value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise _bad(name, value, "give a whole number, 1 or more")
     return int(value)
@@ -111,9 +113,10 @@ _READERS: dict[str, Callable[[str, str], object]] = {
     "-mtriple": _text,
     "-mcpu": _text,
     "-mattr": _features,
-    "-num-cores": _cores,
+    "-num-cores": _count,
     "-l1d": _size,
     "-l2": _size,
     "-l3": _size,
     "-line": _size,
+    "-fma-ports": _count,
 }

@@ -28,7 +28,7 @@ from tilewright.target.kinds import KINDS, TargetKind
 from tilewright.target.options import TargetOptions, parse_options
 from tilewright.target.timing import CpuTiming
 from tilewright.target.triple import arch_of, default_triple, normalize_triple
-from tilewright.target.vectors import vector_bits, vector_registers
+from tilewright.target.vectors import of_width, vector_bits, vector_registers, vector_widths
 
 #: The GPU that the executor stands for, unless told otherwise.
 _EXECUTED: Final = "sm_90a"
@@ -56,15 +56,17 @@ class Target:
     host: Target | None = None
     #: Whether a GPU's products of float32 may be those of TF32.
     tf32: bool = False
+    #: Multiply-adds that start in each cycle; 0: as the processor is described.
+    ports: int = 0
 
     @staticmethod
     def of(value: Target | str = "llvm") -> Target:
         """The target that a text describes; plain `llvm` is this machine with all it can do.
 
         `c` is this machine by way of C, which asks nothing of a processor beyond its architecture.
-        TargetOptions: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, and
-        the cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`. A triple without a processor means the
-        least machine of that kind.
+        TargetOptions: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, the
+        cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`, and `-fma-ports=2`. A triple without a
+        processor means the least machine of that kind.
 
         `cuda` is the GPU of this machine, or that of `-arch=sm_90a`; `-products=tf32` lets products
         of float32 take ten bits of the fractions of their factors. The other options describe the
@@ -91,6 +93,21 @@ class Target:
                 remedy='use "float32"',
             )
         return replace(self, tf32=True)
+
+    @property
+    def vector_widths(self) -> tuple[int, ...]:
+        """Bits of the vectors that its features allow, its own first, then the widest first."""
+        others = vector_widths(self.arch, self.features)
+        return tuple(dict.fromkeys((self.vector_bits, *others)))
+
+    @property
+    def widest_vector(self) -> int:
+        """Bits of the widest vectors that it has instructions for, be they preferred or not."""
+        return max(self.vector_widths)
+
+    def with_vectors(self, bits: int) -> Target:
+        """The same with vectors of another of its widths."""
+        return replace(self, features=of_width(self.arch, self.features, bits))
 
     @property
     def runs_on(self) -> Target:
@@ -141,7 +158,7 @@ class Target:
     @property
     def fma_ports(self) -> int:
         """Multiply-adds of full vector width that start in each cycle."""
-        return self._description.fma_ports
+        return self.ports or self._description.fma_ports
 
     @property
     def fma_latency(self) -> int:
@@ -291,6 +308,8 @@ class Target:
         for name, size, known in zip(Caches._fields, self.caches, described, strict=True):
             if size != known:
                 words.append(f"-{name}={format_size(size)}")
+        if self.fma_ports != self._description.fma_ports:
+            words.append(f"-fma-ports={self.fma_ports}")
         return " ".join(words)
 
     def __repr__(self) -> str:
@@ -315,6 +334,7 @@ def _resolve(options: TargetOptions) -> Target:
         1 if is_bare(triple) else options.num_cores or host_cores(),
         _choose_caches(cpu.caches, options),
         kind=options.kind,
+        ports=0 if options.fma_ports == cpu.fma_ports else options.fma_ports or 0,
     )
     if options.mattr and not options.kind.uses_features:
         raise UserError(

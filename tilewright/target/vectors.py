@@ -9,6 +9,9 @@ from tilewright.target.features import Features
 #: RISC-V extensions that promise registers of at least so many bits.
 _RISCV_WIDTHS = {f"zvl{bits}b": bits for bits in (1024, 512, 256, 128, 64, 32)}
 
+#: Features that ask for narrower vectors than there are.
+_X86_WISHES = {"prefer-128-bit": 128, "prefer-256-bit": 256}
+
 
 def vector_bits(arch: str, features: Features) -> int:
     """Bits of the vectors to compute with; 0 where there are none."""
@@ -26,6 +29,23 @@ def vector_registers(arch: str, features: Features) -> int:
         return 8 if "mve" in features else 10
     # WebAssembly has locals without number; engines mostly run on machines with 16 registers.
     return 16 if arch in ("wasm32", "riscv32") else 32
+
+
+def vector_widths(arch: str, features: Features) -> tuple[int, ...]:
+    """Bits of all vectors that these features allow, the widest first."""
+    if arch != "x86_64":
+        return (vector_bits(arch, features),)
+    widest = _x86_bits(features.difference(_X86_WISHES))
+    return tuple(bits for bits in (512, 256, 128) if bits <= widest)
+
+
+def of_width(arch: str, features: Features, bits: int) -> Features:
+    """Features by which vectors have another of these widths."""
+    if bits == vector_bits(arch, features):
+        return features
+    plain = features.difference(_X86_WISHES)
+    wishes = (wish for wish, preferred in _X86_WISHES.items() if preferred == bits)
+    return plain if bits == _x86_bits(plain) else plain.union(wishes)
 
 
 def _x86_bits(features: Features) -> int:

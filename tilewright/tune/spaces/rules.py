@@ -1,7 +1,8 @@
 """The space of the default rules: their tiles, orders, packing and chunks, their own first.
 
-Threads are the first choice for kernels of little work: what the rules would make for one core may
-be faster than what they make for all of them, whose threads have to meet.
+What the rules go by comes first: figures of the machine (`figures`), and threads for kernels of
+little work: what the rules would make for one core may be faster than what they make for all of
+them, whose threads have to meet.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from tilewright.ir import Block, Function, walk
 from tilewright.schedule import RULES_BY_ADDRESS, Choices, Schedule, instances
 from tilewright.target import Target
+from tilewright.tune.spaces.figures import Figures
 from tilewright.tune.spaces.space import Space
 
 #: Kernels are light that do no more than so many times what is worth threads at all.
@@ -20,13 +22,13 @@ _LIGHT: Final = 32
 
 def rule_space(function: Function, target: Target) -> Space:
     """What the rules can make of a kernel of a model."""
-    if not _is_light(function, target):
-        return Space(function, lambda s, choices: RULES_BY_ADDRESS.decide(s, target, choices))
-    by_cores = {n: replace(target, cores=n) for n in (target.cores, 1)}
+    figures = Figures(function)
+    cores = (target.cores, 1) if _is_light(function, target) else (target.cores,)
 
     def decide(s: Schedule, choices: Choices) -> None:
-        cores = choices.choose("threads", tuple(by_cores))
-        RULES_BY_ADDRESS.decide(s, by_cores[cores], choices)
+        machine = figures.choose(target, choices)
+        machine = replace(machine, cores=choices.choose("threads", cores))
+        RULES_BY_ADDRESS.decide(s, machine, choices)
 
     return Space(function, decide)
 

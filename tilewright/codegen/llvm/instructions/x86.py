@@ -24,7 +24,7 @@ def has_vector(target: Target, dtype: DType) -> bool:
     """Whether the target has registers of just this type, of 32 or 64 bits an element."""
     bits = dtype.bits * dtype.lanes
     is_whole = bits in _EXTREMES and dtype.bits in (32, 64)
-    return is_whole and target.arch == "x86_64" and bits <= target.vector_bits
+    return is_whole and target.arch == "x86_64" and bits <= target.widest_vector
 
 
 def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLValue:
@@ -47,7 +47,7 @@ def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLVal
 def coarse_reciprocal(cx: Context, x: LLValue) -> LLValue:
     """1 / x with 14 bits right."""
     lanes = x.type.count if isinstance(x.type, llvm.VectorType) else 1
-    widths = (w for w in _RECIPROCALS if lanes % w == 0 and w * 32 <= cx.target.vector_bits)
+    widths = (w for w in _RECIPROCALS if lanes % w == 0 and w * 32 <= cx.target.widest_vector)
     width = next(widths, None)
     if width is None:
         return cx.builder.fdiv(number(1.0, x.type), x)
