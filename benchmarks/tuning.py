@@ -4,11 +4,11 @@
 
     models     whole models tuned for `budget`, beside the same untuned, in turns
     sketches   plain loops with the rules switched off, beside the default schedules
-    figures    a target that is described wrongly on purpose (caches halved, ports doubled, vectors of
-               another width), untuned and tuned, beside the right one untuned
+    figures    a target with wrong figures on purpose (caches halved, ports doubled, other vectors),
+               untuned and tuned, beside the right one untuned
     guided     the best after `trials` by gbt, ga and annealing, beside random
     transfer   trials until a search is as fast as one of a similar shape was, with its records
-    killed     searches killed at random moments: measurements lost, and whether they go on
+    killed     searches killed at random moments: measurements lost at most, and made twice
     applying   compile time with records, beside without
     remote     trials per minute here, on one remote device and on two, all on this machine
 
@@ -19,6 +19,7 @@ All are medians over `seeds`. Ratios are of runs in turns; nothing else should r
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import statistics
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ from whole_models.runner import example_inputs
 
 import tilewright as tw
 from tilewright import te
+from tilewright.runtime import Measured
+from tilewright.tune.measuring.local import LocalMeasurer
 
 MODELS = ("resnet50", "mobilenetv2_100", "swin_tiny_patch4_window7_224", "bert_base")
 
@@ -165,8 +168,7 @@ def figures(options: argparse.Namespace, folder: Path) -> None:
 
 
 def described_wrongly(target: tw.Target) -> str:
-    """The target with half of its caches, twice its ports, and vectors of another width where it has
-    any."""
+    """The target with half of its caches, twice its ports and, if it has them, other vectors."""
     l1d, l2, l3, _ = target.caches
     sizes = " ".join(f"-{n}={s // 2}" for n, s in (("l1d", l1d), ("l2", l2), ("l3", l3)) if s)
     other = target.with_vectors(target.vector_widths[-1])
@@ -216,21 +218,58 @@ def _until(ratios: list[float], goal: float) -> int:
 
 
 def killed(options: argparse.Namespace, folder: Path) -> None:
-    records, rng, lost = folder / "killed.jsonl", random.Random(0), 0
+    """One search, killed again and again. What was measured is counted beside the records: of each
+    run all must be there but the last, which was under way."""
+    records, log, rng = folder / "killed.jsonl", folder / "killed.log", random.Random(0)
     script = (
-        "import sys; sys.path.insert(0, sys.argv[2]); import tuning, tilewright as tw; "
-        "tw.tune.automatic().tune(tuning.KERNELS[0], records=sys.argv[1], budget='1h', tuner='ga')"
+        "import sys; sys.path.insert(0, sys.argv[3]); import tuning; "
+        "tuning.counted_search(sys.argv[1], sys.argv[2])"
     )
-    here, before = str(Path(__file__).parent), 0
+    command = [sys.executable, "-c", script, str(records), str(log), str(Path(__file__).parent)]
+    most, before, counted = 0, 0, 0
     for _ in range(options.kills):
-        process = subprocess.Popen([sys.executable, "-c", script, str(records), here])
-        time.sleep(rng.uniform(6, 14))
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while process.poll() is None and _size(log) <= counted:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 4))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        found = len(tw.tune.read_records(records)) if records.exists() else 0
-        lost += found < before
-        before = found
-    print(f"{options.kills} kills: {before} measurements, {lost} times any were lost", flush=True)
+        found = tw.tune.read_records(records)
+        most = max(most, _size(log) - counted - (len(found) - before))
+        before, counted = len(found), _size(log)
+    trials = [(r.task, str(r.sample)) for r in found if r.kind == "trial"]
+    twice = len(trials) - len(set(trials))
+    print(
+        f"{options.kills} kills: {before} measurements in records, at most {most} lost by a kill,"
+        f" {twice} made twice",
+        flush=True,
+    )
+    assert most <= 1 and not twice
+
+
+class CountedMeasurer(LocalMeasurer):
+    """Measures here, and leaves a byte in a file for every measurement that is done."""
+
+    log: int = -1
+
+    def measure(
+        self, candidates: Iterable[bytes], rounds: int, *, early: bool = True
+    ) -> Iterator[tuple[int, Measured]]:
+        for outcome in super().measure(candidates, rounds, early=early):
+            os.write(self.log, b".")
+            yield outcome
+
+
+def counted_search(records: str, log: str) -> None:
+    """A search that goes on for long."""
+    measurer = CountedMeasurer()
+    measurer.log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    found = tw.tune.automatic()
+    found.tune(MORE[-1], records=records, budget="1h", tuner="random", measurer=measurer)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def applying(options: argparse.Namespace, folder: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from struct import unpack_from
 
 import numpy as np
@@ -16,7 +17,10 @@ from tilewright.ir import Function
 from tilewright.kernels.compiled import CompiledKernel, compile_function
 from tilewright.kernels.pipeline import DEFAULTS
 from tilewright.runtime import Measured, why_wrong
+from tilewright.schedule import Schedule
+from tilewright.support.processes import Answering
 from tilewright.tensor import f32
+from tilewright.tune import Knobs, read_records
 from tilewright.tune.measuring.building import KernelBuilder
 from tilewright.tune.measuring.local import LocalMeasurer
 from tilewright.tune.tasks import Task
@@ -108,6 +112,56 @@ def test_a_crash(measurer: LocalMeasurer) -> None:
 def test_too_much_memory(measurer: LocalMeasurer) -> None:
     found = measured(measurer, packed(greedy()))
     assert found.failure == "memory"
+    assert is_fine(measurer)
+
+
+class Injecting(LocalMeasurer):
+    """Puts kernels in the place of the first candidates."""
+
+    injected: Iterator[bytes] = iter(())
+
+    def measure(
+        self, candidates: Iterable[bytes], rounds: int, *, early: bool = True
+    ) -> Iterator[tuple[int, Measured]]:
+        return super().measure((next(self.injected, c) for c in candidates), rounds, early=early)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_no_candidate_stops_a_search(tmp_path: Path) -> None:
+    @tw.tune.template
+    def cut(s: Schedule, space: Knobs) -> None:
+        (i,) = s.loops("y")
+        s.split(i, None, space.choice("size", range(1, 17)))
+
+    measurer = Injecting(timeout=2.0, memory=1 << 28)
+    bad = (crashing(), packed(forever), packed(scale(2.5)), packed(greedy()))
+    measurer.injected = iter(bad)
+    path = tmp_path / "r.jsonl"
+    summary = cut.tune(scale(), budget=100, trials=7, tuner="grid", records=path, measurer=measurer)
+    assert summary.trials == 7
+    assert summary.failures == {"crash": 1, "time-out": 1, "wrong answer": 1, "memory": 1}
+    trials = [r for r in read_records(path) if r.kind == "trial"]
+    assert [r.failure is None for r in trials] == [False] * 4 + [True] * 3
+    assert all(r.reason for r in trials[:4]) and not any(r.wins for r in trials)
+
+
+def test_an_answer_that_makes_no_sense_costs_its_candidate(
+    measurer: LocalMeasurer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a candidate writes where it should not may be the answer."""
+    code = packed(scale(), "rules {}")
+    for answer in (
+        b"{]",
+        b"",
+        b"[]",
+        b"{}",
+        b'{"ratios": [0.0]}',
+        b'{"ratios": [1], "seconds": 0}',
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(Answering, "ask", lambda self, message, timeout, a=answer: a)
+            found = measured(measurer, code)
+        assert found.failure == "error" and found.reason == "the answer makes no sense"
     assert is_fine(measurer)
 
 

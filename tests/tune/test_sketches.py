@@ -155,6 +155,13 @@ def test_a_third_dimension_is_tiled_where_that_reads_less() -> None:
     assert "p in unrolled(3)" in point.text and "q in unrolled(3)" in point.text
 
 
+def test_tiles_that_no_registers_hold_are_refused_before_any_code() -> None:
+    space = sketch_space(conv(), tw.Target.of("llvm -mcpu=znver3"))
+    large = {"sketch(y).rows": 7, "sketch(y).vectors": 3, "sketch(y).third": 3}
+    assert [int(space.knobs[n][k]) for n, k in large.items()] == [16, 4, 8]  # type: ignore[call-overload]
+    assert space.point(Sample.of(large)) is None
+
+
 def test_vectors_may_go_evenly_into_columns() -> None:
     target = tw.Target.of("llvm -mcpu=znver3")
     assert offered(matmul(8, 28, 8), "lanes", target) == ("8", "28", "14", "7", "4", "16")

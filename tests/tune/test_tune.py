@@ -288,14 +288,27 @@ def test_bad_calls(tmp_path: Path) -> None:
 KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from test_tune import Pretending, tune
-tune(sys.argv[1], measurer=Pretending(), trials=40)
+from test_tune import Counting, tune
+tune(sys.argv[1], measurer=Counting(sys.argv[1] + ".log"), trials=40)
 """
 
 
+class Counting(Pretending):
+    """Leaves a byte in a file for every measurement that is done."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__()
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def _measured(self, code: bytes, rounds: int) -> Measured:
+        os.write(self._log, b".")
+        return super()._measured(code, rounds)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends signals")
-def test_killed_at_any_moment_a_search_goes_on(tmp_path: Path) -> None:
-    path, rng, before = tmp_path / "r.jsonl", random.Random(0), 0
+def test_killed_at_any_moment_a_search_loses_what_was_under_way_at_most(tmp_path: Path) -> None:
+    path, rng, before, counted = tmp_path / "r.jsonl", random.Random(0), 0, 0
+    log = tmp_path / "r.jsonl.log"
     for _ in range(2):
         process = subprocess.Popen(
             [sys.executable, "-c", KILLED, str(path), str(Path(__file__).parent)],
@@ -304,12 +317,13 @@ def test_killed_at_any_moment_a_search_goes_on(tmp_path: Path) -> None:
         )
         while process.poll() is None and _lines(path) <= before + 1:
             time.sleep(0.02)
-        time.sleep(rng.uniform(0, 0.5))
+        time.sleep(rng.uniform(0, 0.3))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        found = len(read_records(path))
+        found, done = len(read_records(path)), log.stat().st_size
         assert found > before, "what was measured is kept"
-        before = found
+        assert (done - counted) - (found - before) <= 1, "all but what was under way"
+        before, counted = found, done
     trials = [(r.task, json.dumps(r.sample)) for r in read_records(path) if r.kind == "trial"]
     assert len(set(trials)) == len(trials), "nothing is measured twice"
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from tilewright.ir import Store, free_vars, loads_in, walk
 from tilewright.schedule import BlockRef, Loop
+from tilewright.support.errors import UserError
 from tilewright.tune.spaces.knobs import Knobs
 from tilewright.tune.spaces.sketch import UNKNOWN, Sketch
 
@@ -26,6 +28,9 @@ _DEPTHS: Final = (1, 2, 4, 8)
 _SHORT: Final = 7
 #: Iterations over the elements of a tile that become straight code.
 _LONGEST: Final = 16
+#: Vectors of a tile for each register, and instructions in straight code, at most.
+_HELD: Final = 3
+_CODE: Final = 512
 #: Vectors may be cut to a size that goes evenly into columns, up to so many times the lanes.
 _WIDEST: Final = 4
 
@@ -87,14 +92,24 @@ def _cut(sketch: Sketch, space: Knobs, block: BlockRef, column: int) -> tuple[_T
     outer, inner = [jo], [ju]
     if rows is not None:
         io, ii = s.split(loops[rows], None, space.choice("rows", _ROWS))
-        outer, inner = space.choice("order", ([jo, io], [io, jo])), [ii, *inner]
+        by_columns = space.choice("order", ("columns", "rows")) == "columns"
+        outer, inner = [jo, io] if by_columns else [io, jo], [ii, *inner]
     if third is not None:
         to, ti = s.split(loops[third], None, space.choice("third", _THIRD))
-        outer, inner = space.choice("third_order", ([to, *outer], [*outer, to])), [ti, *inner]
+        is_outside = space.choice("third_order", ("outside", "inside")) == "outside"
+        outer, inner = [to, *outer] if is_outside else [*outer, to], [ti, *inner]
     others = [loops[k] for k in spatial if k not in (column, rows, third)]
     sums = [loop for k, loop in enumerate(loops) if k not in spatial]
     sums, unrolled = _unrolled_sums(sketch, space, sums)
+    _require_small(sketch, prod(map(sketch.extent, inner)) * lanes // sketch.lanes(block), unrolled)
     return _Tiled([*others, *outer], sums, [*unrolled, *inner], jv), jo
+
+
+def _require_small(sketch: Sketch, vectors: int, sums: Sequence[Loop]) -> None:
+    """Refuse tiles that are no tiles in registers, or that take compilers long: before any code."""
+    code = vectors * prod(map(sketch.extent, sums))
+    if vectors > _HELD * sketch.target.vector_registers or code > _CODE:
+        raise UserError(f"a tile of {vectors} vectors takes too many registers or too much code")
 
 
 def _third_of(sketch: Sketch, block: BlockRef, among: Sequence[int]) -> int | None:
