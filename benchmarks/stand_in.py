@@ -12,7 +12,6 @@ import argparse
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import islice
 from random import Random
 from typing import Any
@@ -155,8 +154,7 @@ def _misses(row: Sequence[float], loops: Sequence[For]) -> float:
 def searched(space: Space, name: str, trials: int, seed: int) -> list[float]:
     """The least cost, in that of the default, after each trial of a search."""
     tuner, rng, known = tuner_of(name), Random(seed), TaskHistory()
-    cost = cache(lambda point: cost_of(point.function))
-    base, best, curve = cost(space.default), 1.0, list[float]()
+    base, best, curve = cost_of(space.default.function), 1.0, list[float]()
     texts, looked_at = {space.default.text}, set[Sample]()
     while len(curve) < trials:
         batch: list[Point] = []
@@ -173,7 +171,7 @@ def searched(space: Space, name: str, trials: int, seed: int) -> list[float]:
         if not batch:
             break
         for point in batch:
-            ratio = cost(point) / base
+            ratio = cost_of(point.function) / base
             known.ratios[point.sample] = ratio if ratio < FAILED else FAILED
             known.examples = [*known.examples, Example("task", point.features, ratio)]
             best = min(best, ratio)
