@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
 from tests.frontends.torch.nets import SmallResnet  # noqa: E402
+from tilewright import torch_backend  # noqa: E402
 from tilewright.torch_backend import tilewright  # noqa: E402
 
 
@@ -49,6 +50,32 @@ def test_batches_of_all_sizes_by_two_graphs() -> None:
             x = torch.randn(batch, 3, 16, 16)
             torch.testing.assert_close(fast(x), net(x), rtol=1e-4, atol=1e-5)
     assert graphs() - before == 2
+
+
+def test_nothing_is_called_between_dynamo_and_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What AOTAutograd puts around a graph takes longer than small models; most have no need."""
+    entered, real = list[str](), torch_backend._backends.aot_autograd
+
+    def counted(**options: Any) -> Any:
+        def compiler(gm: Any, inputs: Any) -> Any:
+            wrapped = real(**options)(gm, inputs)
+            return lambda *args: entered.append("once") or wrapped(*args)
+
+        return compiler
+
+    monkeypatch.setattr(torch_backend._backends, "aot_autograd", counted)
+    net, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+    fast, changing = compiled(net), compiled(lambda x: (x.add_(1), x * 2)[1])
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(fast(x), net(x))
+        assert len(entered) == 1
+        net.weight.mul_(2)
+        torch.testing.assert_close(fast(x), net(x))
+        assert len(entered) == 2
+        for _ in range(3):
+            assert changing(torch.zeros(2)).eq(2).all()
+        assert len(entered) == 5
 
 
 def test_weights_that_change_are_noticed() -> None:

@@ -47,15 +47,19 @@ def tilewright(
     """The back end: a graph of Dynamo's as a function."""
     del ignored
     chosen = _checked(options or {})
+    are_flat = not any(isinstance(x, list | tuple | dict) for x in example_inputs)
+    made: list[_CompiledGraph] = []
 
     def forward(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         del inputs
         return _CompiledGraph(graph, chosen, frozen=()).boxed()
 
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        del inputs
         frozen = _weights() if chosen.get("freeze", True) else ()
-        return _CompiledGraph(graph, chosen, frozen).boxed()
+        compiled = _CompiledGraph(graph, chosen, frozen)
+        if are_flat and len(inputs) == len(example_inputs) and _is_left_alone():
+            made.append(compiled)
+        return compiled.boxed()
 
     compiler = _backends.aot_autograd(
         fw_compiler=forward,
@@ -63,7 +67,8 @@ def tilewright(
         inference_compiler=inference,
         decompositions=_decompositions(),
     )
-    return compiler(gm, example_inputs)
+    wrapped = compiler(gm, example_inputs)
+    return made[0].instead_of(wrapped) if len(made) == 1 else wrapped
 
 
 def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +81,25 @@ def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
 def _decompositions() -> dict[Any, Any]:
     table = _decomp.core_aten_decompositions()
     return {k: f for k, f in table.items() if k.name().split("::")[-1].split(".")[0] not in _KEPT}
+
+
+#: What there may be for AOTAutograd to do around each call, by the names that it counts it by.
+_AROUND: Final = tuple(
+    """num_mutated_inp_runtime_indices num_mutated_graph_handled_indices num_outputs_aliased
+    num_intermediate_bases num_graphsafe_rng_states is_rng_op_functionalized dynamic_outputs
+    tokens""".split()
+)
+
+
+def _is_left_alone() -> bool:
+    """Whether the graph's arguments and results are those of the function that Dynamo calls."""
+    context = _guards.TracingContext.try_get()
+    meta = None if context is None else context.fw_metadata
+    if meta is None or any(getattr(meta, name, True) for name in _AROUND):
+        return False
+    tensors = (*meta.subclass_inp_meta, *meta.subclass_fw_graph_out_meta)
+    are_plain = all(type(t).__name__ == "PlainTensorMeta" for t in tensors)
+    return are_plain and meta.grad_enabled_mutation is None
 
 
 def _weights() -> tuple[int, ...]:
@@ -110,6 +134,7 @@ class _CompiledGraph:
         self._known: list[tuple[int, Any, int]] = []
         self._changes = 0
         self._run: Callable[[list[Any]], Any] | None = None
+        self._is_eager = False
 
     def boxed(self) -> Callable[[list[Any]], Any]:
         """The function that AOTAutograd calls, with a list that it may empty."""
@@ -123,7 +148,21 @@ class _CompiledGraph:
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
 
-    def _is_current(self, args: list[Any]) -> bool:
+    def instead_of(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
+        """The same as what AOTAutograd has made of it and does nothing more, called directly.
+
+        Until it is compiled, and where torch runs it, it is called as AOTAutograd does.
+        """
+
+        def run(*args: Any) -> Any:
+            made = self._run
+            if made is None or self._is_eager or not self._is_current(args):
+                return wrapped(*args)
+            return made(list(args))
+
+        return run
+
+    def _is_current(self, args: Sequence[Any]) -> bool:
         for k, known, version in self._known:
             if args[k] is not known or known._version != version:
                 return False
@@ -142,7 +181,7 @@ class _CompiledGraph:
         except (TilewrightError, NotImplementedError) as error:
             _warn(error)
             self._known = []
-            self._run = _eager(self._graph, ())
+            self._run, self._is_eager = _eager(self._graph, ()), True
         return self._run
 
     def _compiled(self) -> Callable[[list[Any]], Any]:

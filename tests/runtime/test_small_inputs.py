@@ -109,6 +109,25 @@ def test_addresses_are_found_once(monkeypatch: pytest.MonkeyPatch, size: int | s
     check(made.run([x, state]), x, state)
 
 
+@SIZES
+def test_tensors_are_arrays(monkeypatch: pytest.MonkeyPatch, size: int | str) -> None:
+    """Those of PyTorch are copied like arrays, and do not pass through DLPack."""
+    torch: Any = pytest.importorskip("torch")
+    made, state = model(size), np.arange(8, dtype=np.int32)
+    x = torch.arange(16.0).reshape(2, 8)
+    for _ in range(2):
+        made.run([x, state])
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("a tensor went another way")
+
+    monkeypatch.setattr(executor, "native_inputs", refused)
+    monkeypatch.setattr(np, "from_dlpack", refused)
+    check(made.run([x, state]), x.numpy(), state)
+    check(made.run({"state": torch.from_numpy(state), "x": x}), x.numpy(), state)
+    check(made.run([x.T.contiguous().T, state]), x.numpy(), state)
+
+
 def test_free_sizes_that_change() -> None:
     """More shapes than are remembered, in any order; large ones are not copied."""
     made = model("n")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.binding import NativeSpec, TensorSpec
+from tilewright.runtime.dlpack import array_of_tensor
 from tilewright.runtime.program import Program
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ class SmallInputs:
             elif container is not tuple and container is not list:
                 return None
             copies = self._copies.get((*map(_KIND, given),))
+            if copies is None:
+                given = _as_arrays(given)
+                copies = self._copies.get((*map(_KIND, given),))
             return copies and (given, copies)
         except (AttributeError, KeyError, TypeError):
             return None
@@ -99,6 +103,12 @@ class SmallInputs:
         if len(self._copies) >= _KEPT:
             self._copies.clear()
         self._copies[tuple((np.ndarray, *each) for each in plain)] = Copies(plain)
+
+
+def _as_arrays(given: Sequence[Any]) -> Sequence[Any]:
+    """The inputs, with PyTorch's tensors as arrays; nothing where none is one."""
+    made = [v if isinstance(v, np.ndarray) else array_of_tensor(v) for v in given]
+    return () if all(map(is_, made, given)) else made
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
