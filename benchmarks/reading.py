@@ -10,10 +10,12 @@ the process grew, in MB: its own memory, and pages of the file that it looked at
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,25 +26,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tilewright.frontends import operators_of, read_model
+from tilewright.runtime.arrays import return_free_memory
+
 Files = tuple[Path, dict[str, Any]]
 _WIDTH: Final = 4096
-_MEASURE: Final = """
-import json, sys, time
-import numpy as np
-from pathlib import Path
-from tilewright.frontends import operators_of, read_model
-folder, path, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-operators_of(folder)
-if folder == "torch":
-    import torch._export.serde.serialize
-def memory():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return [int(l.split()[1]) / 1024 for l in lines if l.startswith(("RssAnon", "RssFile"))]
-before, start = memory(), time.process_time()
-module = read_model(path, **options)
-taken, after = time.process_time() - start, memory()
-print(json.dumps([taken, *(a - b for a, b in zip(after, before)), len(module.main.body)]))
-"""
 
 
 def main() -> None:
@@ -50,7 +38,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--formats", default=",".join(FORMATS))
+    parser.add_argument("--file", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.file:
+        folder, path, options = given.file
+        print(json.dumps(reading(folder, Path(path), json.loads(options))))
+        return
     layers = round(given.gigabytes * 2**30 / (4 * _WIDTH * _WIDTH))
     chain: list[Any] = [_small(k) for k in range(given.nodes)]
     wide: list[Any] = [_block(k) for k in range(layers)]
@@ -73,11 +66,33 @@ def report(name: str, folder: str, write: Callable[[Path], Files]) -> None:
 
 def measured(folder: str, path: Path, options: dict[str, Any]) -> tuple[float, float, float, int]:
     """What reading a file takes, in a process of its own."""
-    words = [sys.executable, "-W", "ignore", "-c", _MEASURE]
-    words += [folder, str(path), json.dumps(options)]
+    words = [sys.executable, "-W", "ignore", __file__]
+    words += ["--file", folder, str(path), json.dumps(options)]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
     taken, own, file, nodes = json.loads(done.stdout)
     return taken, own, file, nodes
+
+
+def reading(folder: str, path: Path, options: dict[str, Any]) -> tuple[float, float, float, int]:
+    """What reading a file takes: CPU seconds, growth by memory of its own and by pages of the
+    file, in MB; and how many nodes there are."""
+    operators_of(folder)
+    if folder == "torch":
+        import_module("torch._export.serde.serialize")
+    # Memory that was used before and is free would hide what is taken.
+    gc.collect()
+    return_free_memory()
+    before, start = memory(), time.process_time()
+    module = read_model(str(path), **options)
+    taken = time.process_time() - start
+    own, file = (now - then for now, then in zip(memory(), before, strict=True))
+    return taken, own, file, len(module.main.body)
+
+
+def memory() -> list[float]:
+    """The memory of this process, in MB: its own, and pages of files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return [int(n.split()[1]) / 1024 for n in lines if n.startswith(("RssAnon", "RssFile"))]
 
 
 # ---- steps --------------------------------------------------------------------------------------

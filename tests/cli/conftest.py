@@ -64,3 +64,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "small.onnx"
     onnx.save(made, str(path))
     return path
+
+
+@pytest.fixture(scope="session")
+def artifact(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, compiled: for tests of what comes after that."""
+    path = tmp_path_factory.mktemp("artifact") / "small.twm"
+    assert main(["compile", str(model), "-o", str(path)]) == 0
+    return path

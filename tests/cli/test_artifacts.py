@@ -9,15 +9,6 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(scope="module")
-def artifact(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tilewright.cli import main
-
-    path = tmp_path_factory.mktemp("artifact") / "small.twm"
-    assert main(["compile", str(model), "-o", str(path)]) == 0
-    return path
-
-
 def test_an_artifact_gives_the_model_s_answers(
     tilewright, model: Path, artifact: Path, tmp_path: Path
 ) -> None:

@@ -55,28 +55,28 @@ MALICIOUS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("what", list(MALICIOUS))
-def test_files_that_are_no_arrays(what: str, tilewright, model: Path) -> None:
+def test_files_that_are_no_arrays(what: str, tilewright, artifact: Path) -> None:
     MALICIOUS[what]()
-    outcome = tilewright("run", model, "--inputs", "in.npz")
+    outcome = tilewright("run", artifact, "--inputs", "in.npz")
     assert outcome.code == 3
     assert outcome.err.startswith("error: in.npz is no .npz file of arrays: ")
     assert not Path("made").exists()
 
 
-def test_more_than_there_is_memory_for(tilewright, model: Path) -> None:
+def test_more_than_there_is_memory_for(tilewright, artifact: Path) -> None:
     _zipped("x.npy", _npy(f"({1 << 46}, 8)"))
-    outcome = tilewright("run", model, "--inputs", "in.npz")
+    outcome = tilewright("run", artifact, "--inputs", "in.npz")
     assert outcome.code == 3 and "not enough memory" in outcome.err
 
 
-def test_files_without_arrays_are_not_made_up(tilewright, model: Path) -> None:
+def test_files_without_arrays_are_not_made_up(tilewright, artifact: Path) -> None:
     np.savez("in.npz")
-    outcome = tilewright("run", model, "--inputs", "in.npz")
+    outcome = tilewright("run", artifact, "--inputs", "in.npz")
     assert outcome.code == 3 and "in.npz lacks x" in outcome.err
-    assert tilewright("run", model, "--inputs", "in.npz", "--fill", "ones").code == 0
+    assert tilewright("run", artifact, "--inputs", "in.npz", "--fill", "ones").code == 0
 
 
-def test_damaged_files(tilewright, model: Path) -> None:
+def test_damaged_files(tilewright, artifact: Path) -> None:
     good = Path("good.npz").read_bytes()
     rng = random.Random(0)
     for trial in range(60):
@@ -85,5 +85,5 @@ def test_damaged_files(tilewright, model: Path) -> None:
             if data:
                 data[rng.randrange(len(data))] = rng.randrange(256)
         Path("in.npz").write_bytes(data)
-        outcome = tilewright("run", model, "--inputs", "in.npz")
+        outcome = tilewright("run", artifact, "--inputs", "in.npz")
         assert outcome.code in (0, 3), (trial, outcome)

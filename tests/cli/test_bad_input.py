@@ -99,25 +99,25 @@ def test_damaged_artifacts(tilewright, command: str, tmp_path: Path) -> None:
 # ---- arrays -------------------------------------------------------------------------------------
 
 
-def test_names_that_are_no_inputs(tilewright, model: Path, tmp_path: Path) -> None:
+def test_names_that_are_no_inputs(tilewright, artifact: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", xx=np.zeros((1, 8), np.float32))
-    _refused(tilewright("run", model, "--inputs", "in.npz"), "holds xx", "did you mean x?")
+    _refused(tilewright("run", artifact, "--inputs", "in.npz"), "holds xx", "did you mean x?")
 
 
-def test_arrays_of_another_type(tilewright, model: Path, tmp_path: Path) -> None:
+def test_arrays_of_another_type(tilewright, artifact: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=np.zeros((1, 8)))
-    _refused(tilewright("run", model, "--inputs", "in.npz"), "input x must be float32[n, 8]")
+    _refused(tilewright("run", artifact, "--inputs", "in.npz"), "input x must be float32[n, 8]")
 
 
 @pytest.mark.parametrize("content", [b"", b"not arrays", b"PK\x03\x04 nor here"])
-def test_files_of_no_arrays(tilewright, model: Path, tmp_path: Path, content: bytes) -> None:
+def test_files_of_no_arrays(tilewright, artifact: Path, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "in.npz").write_bytes(content)
-    _refused(tilewright("run", model, "--inputs", "in.npz"), "in.npz is no .npz file")
+    _refused(tilewright("run", artifact, "--inputs", "in.npz"), "in.npz is no .npz file")
 
 
-def test_pickled_arrays_are_not_opened(tilewright, model: Path, tmp_path: Path) -> None:
+def test_pickled_arrays_are_not_opened(tilewright, artifact: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", x=np.array([{}], object))
-    _refused(tilewright("run", model, "--inputs", "in.npz"), "in.npz is no .npz file")
+    _refused(tilewright("run", artifact, "--inputs", "in.npz"), "in.npz is no .npz file")
 
 
 # ---- outputs ------------------------------------------------------------------------------------

@@ -19,34 +19,34 @@ def _shell(line: str, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [["inspect"], ["run"], ["run", "--json"]], ids=" ".join)
-def test_a_reader_that_goes(words: list[str], model: Path) -> None:
-    done = _shell('set -o pipefail; "$@" | true', words[0], model, *words[1:])
+def test_a_reader_that_goes(words: list[str], artifact: Path) -> None:
+    done = _shell('set -o pipefail; "$@" | true', words[0], artifact, *words[1:])
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_stdout_that_is_closed(model: Path) -> None:
-    done = _shell('"$@" >&-', "inspect", model)
+def test_stdout_that_is_closed(artifact: Path) -> None:
+    done = _shell('"$@" >&-', "inspect", artifact)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_stderr_that_is_closed(model: Path) -> None:
-    done = _shell('"$@" 2>&-', "inspect", model.with_name("nothing.onnx"))
+def test_stderr_that_is_closed(artifact: Path) -> None:
+    done = _shell('"$@" 2>&-', "inspect", "nothing.onnx")
     assert (done.returncode, done.stdout) == (3, "")
-    assert _shell('"$@" >&- 2>&-', "inspect", model).returncode == 0
+    assert _shell('"$@" >&- 2>&-', "inspect", artifact).returncode == 0
 
 
-def test_errors_that_nobody_reads(model: Path) -> None:
+def test_errors_that_nobody_reads(artifact: Path) -> None:
     line = 'exec 3>&1; { "$@" 2>&1 >/dev/null; echo $? >&3; } | true'
-    assert _shell(line, "inspect", model.with_name("nothing.onnx")).stdout == "3\n"
+    assert _shell(line, "inspect", "nothing.onnx").stdout == "3\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk(model: Path) -> None:
-    done = _shell('"$@" >/dev/full', "inspect", model)
+def test_a_full_disk(artifact: Path) -> None:
+    done = _shell('"$@" >/dev/full', "inspect", artifact)
     assert done.returncode == 3 and "No space left on device" in done.stderr
 
 
-def test_more_threads_than_there_can_be(model: Path) -> None:
+def test_more_threads_than_there_can_be(artifact: Path) -> None:
     for count in ("4294967298", "5000"):
-        done = _shell(f'TILEWRIGHT_NUM_THREADS={count} "$@"', "run", model)
+        done = _shell(f'TILEWRIGHT_NUM_THREADS={count} "$@"', "run", artifact)
         assert done.returncode == 3 and f"a pool of {count} threads" in done.stderr

@@ -33,7 +33,7 @@ def test_weights_are_mapped(name: str, tmp_path: Path) -> None:
     pytest.importorskip(needed)
     steps = [np.full((WIDTH, WIDTH), k, np.float32) for k in range(COUNT)]
     path, options = write(tmp_path, steps)
-    _, own, _, nodes = reading.measured(folder, path, options)
+    _, own, _, nodes = reading.reading(folder, path, options)
     assert nodes >= COUNT
     # All of the weights are 48 MB.
     assert own < 20
