@@ -22,7 +22,7 @@ from tests.frontends.keras.files import (
     results,
     sequential,
 )
-from tilewright.frontends.keras import from_keras
+from tilewright.frontends.keras import config, from_keras
 from tilewright.graph import evaluate
 from tilewright.support.errors import UserError
 
@@ -57,6 +57,19 @@ def test_a_model_runs_natively(tmp_path: Path) -> None:
 def test_bytes_of_an_archive(compression: int) -> None:
     data = archive(functional(DENSE, ["x"], ["second"]), WEIGHTS, compression)
     np.testing.assert_allclose(results(data, X)[0], WANTED, rtol=1e-5)
+
+
+def test_entries_of_layers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a model of 10,000 layers they take a good part of the time."""
+    kinds, before = list[str](), config._is_operation
+
+    def counted(entry: Any, kind: str, inner: Any) -> bool:
+        kinds.append(kind)
+        return before(entry, kind, inner)
+
+    monkeypatch.setattr(config, "_is_operation", counted)
+    from_keras(archive(functional(DENSE, ["x"], ["second"]), WEIGHTS))
+    assert kinds.count("Dense") == 2
 
 
 def test_weights_that_are_stored_are_not_copied(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tilewright.frontends.keras.config import Config, LayerSpec, as_dict, as_lis
 from tilewright.frontends.keras.importer import Importer
 from tilewright.frontends.keras.layer import tensors
 from tilewright.frontends.keras.load import KerasModel, load_model
-from tilewright.frontends.keras.structure import MODELS, model_spec, references
+from tilewright.frontends.keras.structure import MODELS, layers_of, model_spec, references
 from tilewright.frontends.keras.table import TABLE
 from tilewright.frontends.sources import Source
 from tilewright.graph import Module, TensorType, Value, dtype_of, passes
@@ -192,9 +192,8 @@ def _all_layers(spec: LayerSpec, depth: int = 0) -> Iterator[LayerSpec]:
     """All layers, those inside of models and wrappers too."""
     if depth > _DEEP:
         raise UserError("models are nested too deeply")
-    entries = as_list(spec.config.raw("layers")) if spec.kind in MODELS else []
+    layers = layers_of(spec) if spec.kind in MODELS else []
     wrapped = spec.config.raw("layer")
-    for entry in [*(entries or []), *([wrapped] if wrapped else [])]:
-        layer = layer_spec(entry)
+    for layer in [*layers, *([layer_spec(wrapped)] if wrapped else [])]:
         yield layer
         yield from _all_layers(layer, depth + 1)

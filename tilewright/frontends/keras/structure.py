@@ -53,8 +53,9 @@ class ModelSpec:
     outputs: Any
 
 
-#: Structures of models, which are found once for all who ask while their specs are in use.
+#: Structures and layers of models, found once for all who ask while their specs are in use.
 _KNOWN: Final[WeakKeyDictionary[LayerSpec, ModelSpec]] = WeakKeyDictionary()
+_LAYERS: Final[WeakKeyDictionary[LayerSpec, list[LayerSpec]]] = WeakKeyDictionary()
 
 
 def model_spec(spec: LayerSpec) -> ModelSpec:
@@ -65,11 +66,19 @@ def model_spec(spec: LayerSpec) -> ModelSpec:
     return found
 
 
+def layers_of(spec: LayerSpec) -> list[LayerSpec]:
+    """What a model says of its layers."""
+    found = _LAYERS.get(spec)
+    if found is None:
+        entries = as_list(spec.config.raw("layers")) or []
+        found = _LAYERS[spec] = [layer_spec(e) for e in entries]
+    return found
+
+
 def _structure(spec: LayerSpec) -> ModelSpec:
-    entries = as_list(spec.config.raw("layers", []))
-    if not entries:
+    layers = layers_of(spec)
+    if not layers:
         raise UserError(f"{spec.text} has no layers")
-    layers = [layer_spec(e) for e in entries]
     if spec.kind == "Sequential":
         return _sequential(layers)
     return _functional(spec, layers)
