@@ -71,8 +71,11 @@ def test_grouped_and_transposed_convolutions(tmp_path: Path) -> None:
     (ours,), (want,) = tw.compile(q).run([images]), tw.compile(module).run([images])
     assert relative(ours, want) < 0.05
     q.save(tmp_path / "q.onnx")
-    session = ort.InferenceSession(tmp_path / "q.onnx")
-    assert relative(session.run(None, {"x": images})[0], ours) < 0.02
+    # Its own products of bytes saturate where a processor has no dot products.
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(tmp_path / "q.onnx", options)
+    assert relative(session.run(None, {"x": images})[0], ours) < 1e-3
 
 
 @pytest.mark.parametrize("cpu", ["cascadelake", "neoverse-n1"])
