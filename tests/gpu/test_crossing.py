@@ -85,16 +85,25 @@ def test_all_inputs_go_at_once_and_all_results_come_back_so(
         assert steps == ["send", *["start"] * launches, "fetch"] and launches
 
 
-def test_runs_alike_use_the_same_memory(model: Any) -> None:
+def test_runs_alike_use_the_same_memory(model: Any, here: Any) -> None:
     x, bias = random(3, 6), random(4)
     first = model(x, bias)
     kept = [array.copy() for array in first]
     before = pieces()
     for _ in range(3):
-        model(random(3, 6), bias)
+        x = random(3, 6)
+        for made, wanted in zip(model(x, bias), here(x, bias), strict=True):
+            np.testing.assert_allclose(made, wanted, rtol=1e-5)
     assert pieces() == before
     for array, copy in zip(first, kept, strict=True):
         np.testing.assert_array_equal(array, copy, "results are the caller's")
+
+
+def test_runs_alike_take_no_memory(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, bias = random(2, 6), random(4)
+    model(x, bias)
+    monkeypatch.setattr(DEVICE, "take", no_memory)
+    model(x + 1, bias)
 
 
 def test_a_model_says_what_it_has_copied(model: Any) -> None:
@@ -131,14 +140,15 @@ def test_results_that_the_caller_has_arrays_for(model: Any, here: Any) -> None:
 
 @pytest.mark.parametrize("why", ["large", "no memory"])
 def test_what_is_not_staged_is_copied_before(
-    model: Any, here: Any, steps: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+    here: Any, steps: list[str], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "large":
         monkeypatch.setattr(staging, "_MOST", 0)
     else:
         monkeypatch.setattr(DEVICE.staging, "_spare", {})
         monkeypatch.setattr(DEVICE, "pinned", no_memory)
-    given = [random(3, 6), random(4)]
+    given, model = [random(3, 6), random(4)], tw.compile(graph(), "simt")
+    steps.clear()
     for made, wanted in zip(model.run(given), here.run(given), strict=True):
         np.testing.assert_allclose(made, wanted, rtol=1e-5)
     assert steps.count("write") == 2 and steps.count("read") == 2 and "send" not in steps

@@ -179,3 +179,12 @@ def test_kernels_that_fail_are_told_where_results_are_waited_for(cuda: tuple[Any
         device.check()
     with pytest.raises(UserError, match="nothing more in this process: a kernel failed"):
         device.wait()
+
+
+def test_kernels_that_have_failed_are_told_where_a_graph_begins(cuda: tuple[Any, Driver]) -> None:
+    device, driver = cuda
+    entry = device.entered(lambda _: 0, "network")
+    entry(b"words")
+    refuse(driver, "cuStreamBeginCapture_v2", 700)
+    with pytest.raises(UserError, match=r"a kernel failed on cuda:0: .* was given network"):
+        entry(b"words")

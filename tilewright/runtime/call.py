@@ -89,6 +89,14 @@ class ModelCall:
         self.filled = {k: a for k in wanted if (a := given[k]) is not None}
         return dict(zip(wanted, there, strict=True))
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether all that it takes and makes is copied in the run, and nothing is the caller's."""
+        all_come = len(self._brought) == len(self.direct) == len(self._program.outputs)
+        return (
+            self.crossing is not None and self.crossing.sends_all and all_come and not self.filled
+        )
+
     def results(self) -> list[Any]:
         """All outputs in order."""
         if self._brought:

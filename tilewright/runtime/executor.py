@@ -38,6 +38,8 @@ from tilewright.support.timing import Timing
 
 #: Shapes of inputs for which all that follows from them is kept.
 _KEPT: Final = 256
+#: Shapes of inputs for which calls are kept that copy them to a device.
+_CALLS: Final = 4
 #: What outputs of the caller's may be given in.
 _CONTAINERS: Final = (tuple, list, dict)
 #: The shapes of inputs, and of the items of those that are lists.
@@ -88,6 +90,8 @@ class CompiledModel(RunnableModel):
         self._size = None if program.dims else self._workspace_for([])
         self._sizes: dict[_Shapes, CallSizes] = {}
         self._spare: list[Scratch] = []
+        #: Calls that no run uses now, with all that they copy, by the shapes of their inputs.
+        self._calls: dict[_Shapes, list[ModelCall]] = {}
         self._copied = small_inputs(program) if self._device.is_here else None
         handed_over = [program.outputs[k] for k in program.records]
         gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
@@ -171,9 +175,11 @@ class CompiledModel(RunnableModel):
                 self._run(bound)
                 results = self._device.delivered(bound.results(), given)
                 self._crossed = NOTHING if bound.crossing is None else self._told(bound, results)
-                return results
-        finally:
+        except BaseException:
             self._spare.append(bound.scratch)
+            raise
+        self._leave(bound)
+        return results
 
     def _told(self, call: ModelCall, results: Sequence[Any]) -> Crossed:
         """What a run has copied."""
@@ -253,10 +259,13 @@ class CompiledModel(RunnableModel):
         program = self._program
         bound = native_inputs(self._device.accepted(inputs), program.inputs)
         shapes = tuple([b.shape for b in bound])
-        sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
-        own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)
         device, address = self._device, self._address
         crossing = device.crossing(bound) if copies else None
+        left = self._left(shapes, bound) if crossing is not None and _is_empty(out) else None
+        if left is not None:
+            return left
+        sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
+        own = () if _is_empty(out) else self._own_outputs(out, bound, sizes)
         bound = device.given(bound) if crossing is None else crossing.sent(bound)
         call = ModelCall(program, bound, sizes, own, self._record, self._release, device, crossing)
         call.words = [
@@ -267,6 +276,30 @@ class CompiledModel(RunnableModel):
             *sizes.words,
         ]
         call.scratch = take_scratch(self._spare, sizes.workspace, device.scratch)
+        return call
+
+    def _leave(self, call: ModelCall) -> None:
+        """Let other runs have what a run does not need any more: all of it where it held nothing of
+        the caller's, else the scratch memory."""
+        if not call.is_copied:
+            self._spare.append(call.scratch)
+            return
+        shapes = tuple([b.shape for b in call.inputs])
+        if len(self._calls) >= _CALLS and shapes not in self._calls:
+            self._calls.clear()
+        self._calls.setdefault(shapes, []).append(call)
+
+    def _left(self, shapes: _Shapes, inputs: Sequence[Any]) -> ModelCall | None:
+        """A call that a run on arrays of these shapes has left, with these inputs to copy."""
+        calls = self._calls.get(shapes)
+        if not calls or not all(isinstance(a, np.ndarray) for a in inputs):
+            return None
+        try:
+            call = calls.pop()
+        except IndexError:  # another thread has taken it
+            return None
+        assert call.crossing is not None
+        call.crossing.take(inputs)
         return call
 
     def _own_outputs(

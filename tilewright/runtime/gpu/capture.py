@@ -7,8 +7,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from tilewright.runtime.gpu.calls import Calls
 from tilewright.runtime.gpu.ordering import Ordering, Touched
-from tilewright.support.libcuda import call, has_early_launches
+from tilewright.support.libcuda import has_early_launches
 
 #: How capturing treats calls of other threads.
 _RELAXED: Final = 2
@@ -40,14 +41,14 @@ class Capture:
     themselves, the second begins while the first runs, so that beginning costs no time.
     """
 
-    def __init__(self, stream: ctypes.c_void_p) -> None:
-        self._stream = stream
+    def __init__(self, stream: ctypes.c_void_p, call: Calls) -> None:
+        self._stream, self._call = stream, call
         self._ordering = Ordering()
         #: The last node of each launch.
         self._nodes: list[int] = []
         #: Whether each of them lets others begin early.
         self._early: list[bool] = []
-        call("cuStreamBeginCapture_v2", stream, _RELAXED)
+        self._call("cuStreamBeginCapture_v2", stream, _RELAXED)
 
     @contextmanager
     def adding(self, touched: Touched, *, early: bool = False) -> Generator[None]:
@@ -63,11 +64,11 @@ class Capture:
         nodes = (ctypes.c_void_p * len(launches))(*(self._nodes[k] for k in launches))
         count = ctypes.c_size_t(len(launches))
         if not early or not has_early_launches():
-            call("cuStreamUpdateCaptureDependencies", self._stream, nodes, count, _SET)
+            self._call("cuStreamUpdateCaptureDependencies", self._stream, nodes, count, _SET)
             return
         kinds = [_BEGUN if self._early[k] else _ENDED for k in launches]
         edges = (_Edge * len(launches))(*(_Edge(*kind) for kind in kinds))
-        call("cuStreamUpdateCaptureDependencies_v2", self._stream, nodes, edges, count, _SET)
+        self._call("cuStreamUpdateCaptureDependencies_v2", self._stream, nodes, edges, count, _SET)
 
     def fence(self) -> None:
         """What is added from here on waits for all that was added before."""
@@ -83,12 +84,12 @@ class Capture:
         status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
         nodes, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
         places = map(ctypes.byref, (status, number, graph, nodes, count))
-        call("cuStreamGetCaptureInfo_v2", self._stream, *places)
+        self._call("cuStreamGetCaptureInfo_v2", self._stream, *places)
         assert count.value == 1, "a stream waits for what was added to it last"
         return nodes[0]
 
     def end(self) -> ctypes.c_void_p:
         """The graph."""
         graph = ctypes.c_void_p()
-        call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
+        self._call("cuStreamEndCapture", self._stream, ctypes.byref(graph))
         return graph

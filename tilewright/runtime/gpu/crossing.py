@@ -62,10 +62,20 @@ class Crossing:
         self._sent = self._joined([(a.shape, a.dtype) for a in given])
         if self._sent is None:
             return self._device.placed(inputs)
-        for own, array in zip(self._sent.here, given, strict=True):
-            own[...] = array
+        self.take(given)
         there = iter(self._sent.there)
         return [a if isinstance(a, DeviceArray) else next(there) for a in inputs]
+
+    def take(self, arrays: Sequence[Array]) -> None:
+        """Let the run copy what these arrays hold now."""
+        assert self._sent is not None
+        for own, array in zip(self._sent.here, arrays, strict=True):
+            own[...] = array
+
+    @property
+    def sends_all(self) -> bool:
+        """Whether all inputs are copied in the run."""
+        return self._sent is not None and all(self.given)
 
     def fetched(self, results: Sequence[Plain]) -> tuple[list[DeviceArray], list[Array]] | None:
         """Arrays for results on the device, and where they are when the run has ended; None where

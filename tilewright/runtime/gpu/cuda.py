@@ -303,7 +303,7 @@ class Cuda(LaunchingDevice):
         # Ctrl-C must not leave the stream with half a graph.
         with Postponed():
             self._enter()
-            self._capture = capture = Capture(self._stream)
+            self._capture = capture = Capture(self._stream, self._call)
             try:
                 code = run()
                 capture.join()
