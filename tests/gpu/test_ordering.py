@@ -145,6 +145,9 @@ def held(seed: int) -> Generator[Held]:
         )
         patch.setattr(DEVICE, "copy", held_copy)
         patch.setattr(DEVICE, "store", held_store)
+        # What a run brings along and takes home goes before all of its launches, and behind them.
+        patch.setattr(DEVICE, "send", flushed(copy))
+        patch.setattr(DEVICE, "fetch", flushed(lambda source, to, size: copy(to, source, size)))
         patch.setattr(DEVICE, "read", flushed(read))
         patch.setattr(DEVICE, "write", flushed(write))
         yield own

@@ -143,7 +143,8 @@ def test_weights_take_a_quarter_of_the_memory() -> None:
         tw.compile(graph, precision=p).as_build().memory["constants"]
         for p in ("float32", "int8-dynamic")
     )
-    assert bytes_ < 0.3 * full
+    # Without products of bytes, weights are multiplied by pairs of 16 bits.
+    assert bytes_ < (0.3 if tw.Target.of("llvm").has_byte_products else 0.55) * full
 
 
 # ---- what is special ----------------------------------------------------------------------------

@@ -284,7 +284,9 @@ def test_products_of_two_are_long_enough_and_do_not_wrap_around(depth: int, ther
     if there:
         most = [np.full((8, depth), 255, np.uint8), np.full((depth, 8), 255, np.uint8)]
         (got,) = tw.compile(module, threads=1).run(most)
-        np.testing.assert_allclose(got, 255**2 * depth * 0.02**2, rtol=1e-6)
+        # Without products of bytes, floats are added up.
+        rtol = 1e-6 if tw.Target.of("llvm").has_byte_products else 1e-3
+        np.testing.assert_allclose(got, 255**2 * depth * 0.02**2, rtol=rtol)
 
 
 def test_scales_that_are_computed_stay() -> None:

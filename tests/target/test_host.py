@@ -74,6 +74,28 @@ def test_linux_names_processors_of_arm(
 
 
 @pytest.mark.parametrize(
+    ("maker", "family", "models", "name"),
+    [
+        ("AuthenticAMD", 25, [1, 1], "znver3"),
+        ("AuthenticAMD", 25, [0x61], "znver4"),
+        ("AuthenticAMD", 23, [0x31], "znver2"),
+        ("AuthenticAMD", 26, [2], "znver5"),
+        ("AuthenticAMD", 25, [1, 0x61], ""),
+        ("AuthenticAMD", 31, [1], ""),
+        ("GenuineIntel", 6, [85], ""),
+    ],
+)
+def test_linux_numbers_processors_of_amd(
+    tmp_path: Path, maker: str, family: int, models: list[int], name: str
+) -> None:
+    path = tmp_path / "cpuinfo"
+    titles = f"vendor_id\t: {maker}\ncpu family\t: {family}\nmodel name\t: A 7 of theirs\n"
+    path.write_text("".join(f"{titles}model\t\t: {m}\n\n" for m in models))
+    assert read_name(path, "x86_64") == name
+    assert not name or name in cpus("x86_64")
+
+
+@pytest.mark.parametrize(
     ("features", "listed"),
     [
         ({"sse4.2", "crc32", "avx2", "fma", "bmi", "lzcnt", "prefer-256-bit"}, True),

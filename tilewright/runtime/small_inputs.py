@@ -107,7 +107,7 @@ class SmallInputs:
 
 def _as_arrays(given: Sequence[Any]) -> Sequence[Any]:
     """The inputs, with PyTorch's tensors as arrays; nothing where none is one."""
-    made = [v if isinstance(v, np.ndarray) else array_of_tensor(v) for v in given]
+    made: list[Any] = [v if isinstance(v, np.ndarray) else array_of_tensor(v) for v in given]
     return () if all(map(is_, made, given)) else made
 
 

@@ -26,6 +26,17 @@ _ARM_PARTS = {
     "0xd84": "neoverse-v3",
     "0xd8e": "neoverse-n3",
 }
+#: AMD's processors by family: the first and last model, and the name of the core.
+_AMD_MODELS: Final = {
+    "23": ((0x00, 0x2F, "znver1"), (0x30, 0xFF, "znver2")),
+    "25": (
+        (0x00, 0x0F, "znver3"),
+        (0x10, 0x1F, "znver4"),
+        (0x20, 0x5F, "znver3"),
+        (0x60, 0xAF, "znver4"),
+    ),
+    "26": ((0x00, 0xFF, "znver5"),),
+}
 #: Linux's flag -> LLVM's feature. On AArch64 LLVM reports only a handful by itself.
 _ARM_FLAGS = {
     "fp": "fp-armv8",
@@ -115,15 +126,30 @@ def read_flags(cpuinfo: Path, arch: str) -> dict[str, bool]:
 def read_name(cpuinfo: Path, arch: str) -> str:
     """The processor, where all of its cores are alike and of a part that is known."""
     try:
-        lines = cpuinfo.read_text().splitlines() if arch == "aarch64" else []
+        lines = cpuinfo.read_text().splitlines()
     except OSError:
         return ""
-    makers, parts = (
-        {line.partition(":")[2].strip() for line in lines if line.startswith(title)}
-        for title in ("CPU implementer", "CPU part")
-    )
-    is_known = makers == {"0x41"} and len(parts) == 1
-    return _ARM_PARTS.get(parts.pop(), "") if is_known else ""
+
+    def values(title: str) -> set[str]:
+        pairs = [line.partition(":") for line in lines]
+        return {value.strip() for name, _, value in pairs if name.strip() == title}
+
+    if arch == "aarch64":
+        parts = values("CPU part")
+        is_known = values("CPU implementer") == {"0x41"} and len(parts) == 1
+        return _ARM_PARTS.get(parts.pop(), "") if is_known else ""
+    if arch == "x86_64" and values("vendor_id") == {"AuthenticAMD"}:
+        return _amd_name(values("cpu family"), values("model"))
+    return ""
+
+
+def _amd_name(families: set[str], models: set[str]) -> str:
+    """AMD's cores differ in more than features: by the numbers of family and model."""
+    if len(families) != 1 or len(models) != 1:
+        return ""
+    (family,), (model,) = families, models
+    ranges = _AMD_MODELS.get(family, ()) if model.isdigit() else ()
+    return next((name for first, last, name in ranges if first <= int(model) <= last), "")
 
 
 def are_listed(features: frozenset[str], cpuinfo: Path, arch: str) -> bool:
