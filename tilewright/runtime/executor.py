@@ -22,7 +22,7 @@ from tilewright.runtime.binding import (
     native_inputs,
     require_apart,
 )
-from tilewright.runtime.call import CallSizes, ModelCall
+from tilewright.runtime.call import CallSizes, KeptCalls, ModelCall
 from tilewright.runtime.crossed import NOTHING, Crossed
 from tilewright.runtime.device import CPU, Device, Workers
 from tilewright.runtime.dlpack import as_array
@@ -38,8 +38,6 @@ from tilewright.support.timing import Timing
 
 #: Shapes of inputs for which all that follows from them is kept.
 _KEPT: Final = 256
-#: Shapes of inputs for which calls are kept that copy them to a device.
-_CALLS: Final = 4
 #: What outputs of the caller's may be given in.
 _CONTAINERS: Final = (tuple, list, dict)
 #: The shapes of inputs, and of the items of those that are lists.
@@ -90,8 +88,7 @@ class CompiledModel(RunnableModel):
         self._size = None if program.dims else self._workspace_for([])
         self._sizes: dict[_Shapes, CallSizes] = {}
         self._spare: list[Scratch] = []
-        #: Calls that no run uses now, with all that they copy, by the shapes of their inputs.
-        self._calls: dict[_Shapes, list[ModelCall]] = {}
+        self._kept = KeptCalls()
         self._copied = small_inputs(program) if self._device.is_here else None
         handed_over = [program.outputs[k] for k in program.records]
         gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
@@ -178,7 +175,8 @@ class CompiledModel(RunnableModel):
         except BaseException:
             self._spare.append(bound.scratch)
             raise
-        self._leave(bound)
+        if not self._kept.leave(bound):
+            self._spare.append(bound.scratch)
         return results
 
     def _told(self, call: ModelCall, results: Sequence[Any]) -> Crossed:
@@ -261,7 +259,7 @@ class CompiledModel(RunnableModel):
         shapes = tuple([b.shape for b in bound])
         device, address = self._device, self._address
         crossing = device.crossing(bound) if copies else None
-        left = self._left(shapes, bound) if crossing is not None and _is_empty(out) else None
+        left = self._kept.take(bound) if crossing is not None and _is_empty(out) else None
         if left is not None:
             return left
         sizes = self._sizes.get(shapes) or self._learn(shapes, bound)
@@ -276,30 +274,6 @@ class CompiledModel(RunnableModel):
             *sizes.words,
         ]
         call.scratch = take_scratch(self._spare, sizes.workspace, device.scratch)
-        return call
-
-    def _leave(self, call: ModelCall) -> None:
-        """Let other runs have what a run does not need any more: all of it where it held nothing of
-        the caller's, else the scratch memory."""
-        if not call.is_copied:
-            self._spare.append(call.scratch)
-            return
-        shapes = tuple([b.shape for b in call.inputs])
-        if len(self._calls) >= _CALLS and shapes not in self._calls:
-            self._calls.clear()
-        self._calls.setdefault(shapes, []).append(call)
-
-    def _left(self, shapes: _Shapes, inputs: Sequence[Any]) -> ModelCall | None:
-        """A call that a run on arrays of these shapes has left, with these inputs to copy."""
-        calls = self._calls.get(shapes)
-        if not calls or not all(isinstance(a, np.ndarray) for a in inputs):
-            return None
-        try:
-            call = calls.pop()
-        except IndexError:  # another thread has taken it
-            return None
-        assert call.crossing is not None
-        call.crossing.take(inputs)
         return call
 
     def _own_outputs(
