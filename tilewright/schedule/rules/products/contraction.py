@@ -194,7 +194,7 @@ class _Cut:
         if not self.plan.share_columns:
             return []
         tiles, cores = self.s.loop_of(columns[-1]).extent, self.target.cores
-        parts = even_parts(tiles.value, cores) if isinstance(tiles, Const) else cores
+        parts = even_parts(int(tiles.value), cores) if isinstance(tiles, Const) else cores
         part, columns[-1] = self.s.split(columns[-1], parts, None)
         return [part]
 
