@@ -9,7 +9,7 @@ import tilewright as tw
 from tilewright import ops, te
 from tilewright.ir import Alloc, Buffer, Const, Function, walk
 from tilewright.schedule import Rules
-from tilewright.schedule.rules.products.chunks import evenly_cut
+from tilewright.schedule.rules.products.chunks import even_parts, evenly_cut
 
 
 def lowered(inputs: list[te.Tensor], output: te.Tensor, target: str) -> Function:
@@ -102,3 +102,14 @@ def test_what_has_no_second_cache_packs_few_rows_and_asks_for_nothing() -> None:
     offered = Rules().offered(function, small)
     assert offered["contraction(C).prefetch_next"] == (False,)
     assert offered["contraction(C).chunk"][0] in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "cores", "parts"),
+    [(192, 2, 8), (48, 2, 8), (50, 2, 2), (20, 2, 2), (5, 2, 2), (1, 4, 4), (96, 16, 16)],
+)
+def test_columns_are_cut_so_that_slow_threads_can_be_helped(
+    tiles: int, cores: int, parts: int
+) -> None:
+    """Into several parts for each thread, where that leaves the busiest about the same work."""
+    assert even_parts(tiles, cores) == parts
