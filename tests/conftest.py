@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
 
 # The same examples in every run, so that a red run is about the change;
@@ -38,6 +41,19 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and what is compiled lives long: few collections, of what is new."""
     gc.freeze()
     gc.set_threshold(50_000, *gc.get_threshold()[1:])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test draws the same numbers, wherever it runs and whatever ran before."""
+    seed = zlib.crc32(item.nodeid.encode())
+    torch = sys.modules.get("torch")
+    if torch:
+        torch.manual_seed(seed)
+    for value in vars(getattr(item, "module", item)).values():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+        elif torch and isinstance(value, torch.Generator):
+            value.manual_seed(seed)
 
 
 def pytest_unconfigure() -> None:

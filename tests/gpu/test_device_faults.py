@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import warnings
+import weakref
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,17 @@ def test_models_say_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"(?s)600064 bytes are needed.*7 are free"):
         model(np.ones((25000, 6), np.float32))
     monkeypatch.undo()
+    np.testing.assert_array_equal(model(x), x)
+
+
+def test_models_let_go_of_what_they_keep_for_runs_to_come() -> None:
+    b = Builder()
+    b.output(b.relu(b.input("x", "f32", ("n", 6))))
+    model, x = tw.compile(b.build(), "simt"), np.ones((3, 6), np.float32)
+    model(x)
+    kept = weakref.ref(model._kept._calls[((3, 6),)][0])
+    DEVICE.trim()
+    assert kept() is None
     np.testing.assert_array_equal(model(x), x)
 
 

@@ -170,6 +170,10 @@ class KeptCalls:
         self._calls.setdefault(shapes, []).append(call)
         return True
 
+    def clear(self) -> None:
+        """Let go of all calls."""
+        self._calls.clear()
+
     def take(self, inputs: Sequence[Any]) -> ModelCall | None:
         """A call for arrays of the processor's, which it copies when it runs."""
         calls = self._calls.get(_shapes_of(inputs))

@@ -99,6 +99,11 @@ class Device(ABC):
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Arrays that callers pass, in the device's memory; copied where they are not."""
 
+    def when_short(self, let_go: Callable[[], None]) -> None:
+        """Call this method where memory runs short, as long as its object lives: it lets go of what
+        is kept for runs to come."""
+        del let_go
+
     def crossing(self, inputs: Sequence[Any]) -> Crossing | None:
         """The copies of a run on such inputs, where these and results lie elsewhere."""
         del inputs

@@ -89,10 +89,16 @@ class CompiledModel(RunnableModel):
         self._sizes: dict[_Shapes, CallSizes] = {}
         self._spare: list[Scratch] = []
         self._kept = KeptCalls()
+        self._device.when_short(self._let_go)
         self._copied = small_inputs(program) if self._device.is_here else None
         handed_over = [program.outputs[k] for k in program.records]
         gives_lists = any(isinstance(s, ListSpec) for s in handed_over)
         self._release = self._function("release", None) if gives_lists else None
+
+    def _let_go(self) -> None:
+        """Keep nothing for runs to come."""
+        self._spare.clear()
+        self._kept.clear()
 
     def _function(self, name: str, result: Any) -> Any:
         return self._device.function(self._code, f"{self._program.name}.{name}", result)

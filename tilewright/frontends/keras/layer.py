@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from tilewright.support.errors import UserError
 
 if TYPE_CHECKING:
     from tilewright.frontends.keras.importer import Importer
+
+
+#: The element types that layers compute in, by the names of Keras's policies.
+_TYPES: Final = {name: DType.of(name) for name in ("float16", "bfloat16", "float32", "float64")}
 
 
 class Layer(Operands):
@@ -78,9 +82,9 @@ class Layer(Operands):
     def compute_type(self) -> DType | None:
         """The element type that the layer computes in."""
         policy = self.config.raw("dtype", "float32")
-        inner = as_dict((as_dict(policy) or {}).get("config")) or {}
-        name = str(inner.get("name", policy)).removeprefix("mixed_")
-        return DType.of(name) if name in ("float16", "bfloat16", "float32", "float64") else None
+        if (entries := as_dict(policy)) is not None:
+            policy = (as_dict(entries.get("config")) or {}).get("name", policy)
+        return _TYPES.get(str(policy).removeprefix("mixed_"))
 
     def computed(self, value: Value) -> Value:
         """A tensor of floats in the type that the layer computes in; integers become floats."""

@@ -225,9 +225,12 @@ class TreeWeights(Weights):
 
     def layer(self, name: str, key: str) -> Weights:
         layers = self.child("layers")
-        if not isinstance(layers, TreeWeights):
-            return layers
-        return layers.child(layers.keys_by_name().get(name, key))
+        return layers.member(name, key) if isinstance(layers, TreeWeights) else layers
+
+    def member(self, name: str, key: str) -> Weights:
+        """A layer of the model whose layers these are."""
+        key = self.keys_by_name().get(name, key)
+        return self._children.get(key) or NoWeights(f"{self._path}/{key}")
 
     def keys_by_name(self) -> dict[str, str]:
         """The members by the names of their layers, where files have them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -58,6 +59,8 @@ class LaunchingDevice(Device):
         self._held: dict[int, int] = {}
         #: Pieces that nobody uses, by their size.
         self._spare: dict[int, list[int]] = {}
+        #: What lets go of memory that is kept for runs to come.
+        self._let_go: list[weakref.WeakMethod[Callable[[], None]]] = []
         #: Whether there was no room when it was last looked for.
         self._is_short = False
         #: How often all that was launched was waited for, and memory that is free by that.
@@ -165,8 +168,16 @@ class LaunchingDevice(Device):
         self._is_short = False
         return made
 
+    def when_short(self, let_go: Callable[[], None]) -> None:
+        with self.lock:
+            self._let_go = [m for m in self._let_go if m() is not None]
+            self._let_go.append(weakref.WeakMethod(let_go))
+
     def trim(self) -> None:
-        """Release memory that nobody uses."""
+        """Release memory that no run uses."""
+        for method in list(self._let_go):
+            if (let_go := method()) is not None:
+                let_go()
         # Arrays may go away meanwhile, and leave pieces of sizes that there were none of.
         for spare in list(self._spare.values()):
             while spare:
