@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,9 +11,18 @@ from tilewright.graph import Array, Binding, KernelCall, TensorType, Value, dtyp
 from tilewright.ir import DType, Var
 from tilewright.kernels.compiled import CompiledKernel, Preparation
 from tilewright.kernels.module import install_threadpool
-from tilewright.runtime import CPU, ArrayParam, NativeFunction, ScalarParam, Signature, let_go
+from tilewright.runtime import (
+    ArrayParam,
+    LastingMemory,
+    NativeFunction,
+    ScalarParam,
+    Signature,
+    let_go,
+)
 from tilewright.support.dtype import index
 from tilewright.support.faults import during
+
+_Key = tuple[str, tuple[int, ...]]
 
 
 def prepare_calls(
@@ -22,20 +32,38 @@ def prepare_calls(
 ) -> dict[Binding, KernelCall]:
     """The calls with constants in the form in which the kernels take them."""
     install_threadpool()
-    store = _Store(threads)
-    return {b: _prepared(c, kernels[c.function.name], store) for b, c in calls.items()}
+    found = {b: _task(c, kernels[c.function.name]) for b, c in calls.items()}
+    store = _Store(threads, [task for task in found.values() if task is not None])
+    return {b: _prepared(call, found[b], store) for b, call in calls.items()}
 
 
-def _prepared(call: KernelCall, kernel: CompiledKernel, store: _Store) -> KernelCall:
+class _Task(NamedTuple):
+    """What one kernel does once, and the constants that it takes."""
+
+    kernel: CompiledKernel
+    once: Preparation
+    constants: list[Value]
+
+    @property
+    def key(self) -> _Key:
+        return self.once.name, tuple(id(v.constant) for v in self.constants)
+
+
+def _task(call: KernelCall, kernel: CompiledKernel) -> _Task | None:
     once = kernel.preparation
     if once is None:
-        return call
-    values = dict(enumerate(a for a in call.arguments() if isinstance(a, Value)))
+        return None
+    values = [a for a in call.arguments() if isinstance(a, Value)]
     params = [k for k, p in enumerate(call.function.params) if not _is_number(p)]
-    constants = [values[params.index(k)] for k in once.taken]
-    with during("kernel", kernel.name):
-        added = store.made(once, kernel.sizes, constants)
-    return call._replace(dropped=frozenset(once.dropped), added=added)
+    return _Task(kernel, once, [values[params.index(k)] for k in once.taken])
+
+
+def _prepared(call: KernelCall, task: _Task | None, store: _Store) -> KernelCall:
+    if task is None:
+        return call
+    with during("kernel", task.kernel.name):
+        added = store.made(task)
+    return call._replace(dropped=frozenset(task.once.dropped), added=added)
 
 
 def _is_number(param: object) -> bool:
@@ -45,30 +73,25 @@ def _is_number(param: object) -> bool:
 class _Store:
     """Preparations that are loaded, and what they made; calls on the same constants share it."""
 
-    def __init__(self, threads: int | None) -> None:
+    def __init__(self, threads: int | None, tasks: Sequence[_Task]) -> None:
         self._threads = threads
-        self._loaded: dict[tuple[str, tuple[int, ...]], NativeFunction] = {}
-        self._made: dict[tuple[str, tuple[int, ...]], tuple[Value, ...]] = {}
+        self._loaded: dict[_Key, NativeFunction] = {}
+        self._made: dict[_Key, tuple[Value, ...]] = {}
+        plain = [
+            _plain(made) for task in {t.key: t for t in tasks}.values() for made in task.once.made
+        ]
+        self._memory = LastingMemory(plain)
 
-    def made(
-        self, once: Preparation, sizes: tuple[int, ...], constants: Sequence[Value]
-    ) -> tuple[Value, ...]:
-        """What is made of constants; the code takes `sizes` first."""
+    def made(self, task: _Task) -> tuple[Value, ...]:
+        """What is made of constants."""
+        if task.key not in self._made:
+            self._made[task.key] = tuple(_value(a) for a in self._run(task))
+        return self._made[task.key]
+
+    def _run(self, task: _Task) -> list[Array]:
+        once, constants, sizes = task.once, task.constants, task.kernel.sizes
         arrays = [np.require(v.constant, requirements=["C", "A"]) for v in constants]
-        key = (once.name, tuple(id(v.constant) for v in constants))
-        if key not in self._made:
-            made = self._run(once, sizes, constants, arrays)
-            self._made[key] = tuple(_value(a) for a in made)
-        return self._made[key]
-
-    def _run(
-        self,
-        once: Preparation,
-        sizes: tuple[int, ...],
-        constants: Sequence[Value],
-        arrays: Sequence[Array],
-    ) -> list[Array]:
-        outputs = [CPU.zeros(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
+        outputs = [self._memory.zeros(*_plain(made)) for made in once.made]
         if (once.name, sizes) not in self._loaded:
             params = [
                 *(ScalarParam(f"size{k}", index) for k in range(len(sizes))),
@@ -88,6 +111,11 @@ class _Store:
             # Weights in files would otherwise be in memory twice, as they are and packed.
             let_go(value.constant)
         return outputs
+
+
+def _plain(made: tuple[str, tuple[int, ...]]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    dtype, shape = made
+    return shape, DType.of(dtype).numpy
 
 
 def _value(array: Array) -> Value:

@@ -2,6 +2,7 @@
 
 from tilewright.runtime.amx import request_amx
 from tilewright.runtime.arrays import (
+    LastingMemory,
     aligned_empty,
     in_memory,
     let_files_go,
@@ -114,6 +115,7 @@ __all__ = [
     "KernelImage",
     "Key",
     "Keys",
+    "LastingMemory",
     "LaunchTime",
     "Launched",
     "LaunchingDevice",

@@ -7,17 +7,20 @@ import math
 import mmap
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from tilewright.support.memory import ALIGNMENT
+from tilewright.support.memory import ALIGNMENT, aligned
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 #: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
 _COPY_LIMIT = 512 << 20
+#: Bytes of a large page, where processors and systems have them.
+_LARGE_PAGE = 2 << 20
 #: Bytes that are copied at a time.
 _CHUNK = 1 << 24
 #: Results of fewer bytes are copied sooner than an aligned place for them is found.
@@ -49,6 +52,42 @@ def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """A new array of zeros, which take no memory before they are written."""
     memory = np.zeros(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
+
+
+class LastingMemory:
+    """Memory for arrays that every run reads, one behind the other.
+
+    It is in large pages where the system has these: whoever reads much of it waits less for the
+    tables that say where pages lie.
+    """
+
+    def __init__(self, arrays: Iterable[tuple[Sequence[int], np.dtype[Any]]]) -> None:
+        size = sum(aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in arrays)
+        self._left = _large_pages(size)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """One of the arrays."""
+        size = math.prod(shape) * dtype.itemsize
+        taken, self._left = self._left[:size], self._left[aligned(size) :]
+        return taken.view(dtype).reshape(shape)
+
+
+class _Pages(mmap.mmap):
+    """Memory of this process that is no file."""
+
+
+def _large_pages(size: int) -> Array:
+    """Bytes that are 0, in large pages as far as they fill these."""
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if advice is None or size < _LARGE_PAGE:
+        return aligned_zeros((size,), np.dtype(np.uint8))
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = _Pages(-1, size + _LARGE_PAGE, flags=flags)
+    memory = np.frombuffer(pages, np.uint8)
+    start = -address_of(memory) % _LARGE_PAGE
+    with suppress(OSError):  # systems may be built without them
+        pages.madvise(advice, start, size // _LARGE_PAGE * _LARGE_PAGE)
+    return memory[start : start + size]
 
 
 def result_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
@@ -155,7 +194,8 @@ def _file_of(array: Array) -> mmap.mmap | None:
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
     # What is written to a private mapping exists nowhere else.
-    is_file = isinstance(owner, mmap.mmap) and not array.flags.writeable
+    is_file = isinstance(owner, mmap.mmap) and not isinstance(owner, _Pages)
+    is_file = is_file and not array.flags.writeable
     return owner if is_file else None
 
 
