@@ -103,6 +103,9 @@ KERNELS = {
     "transpose_8192": Kernel(
         "Transpose", ((8192, 8192),), "transpose", {"perm": [1, 0]}, results=1 << 26
     ),
+    "layer_norm_8192": Kernel(
+        "LayerNormalization", ((8192, 8192), (8192,), (8192,)), "layer_norm", {}, results=1 << 26
+    ),
     "row_sums_8192": Kernel("ReduceSum", ((8192, 8192),), "sum", {"keepdims": 0}, results=8192),
     "matmul_512": product(512, 512, 512),
     "matmul_1024": product(1024, 1024, 1024),
@@ -110,6 +113,7 @@ KERNELS = {
     "matmul_4096": product(4096, 4096, 4096),
     "matmul_8192": product(8192, 8192, 8192),
     "matmul_odd": product(1001, 1003, 999),
+    "matmul_odd_large": product(4095, 4093, 4097),
     "matmul_6304_768_3072": product(6304, 768, 3072),
     "matmul_128_768_3072": product(128, 768, 3072),
     "matmul_128_768_768": product(128, 768, 768),
@@ -123,7 +127,7 @@ KERNELS = {
     "conv_256_14": conv(1, 256, 14, 256, 3),
     "attention_128_64": attention(128, 64, 32),
     "attention_197_64": attention(197, 64, 32),
-    **{f"attention_{n}_{d}": attention(n, d) for n in (512, 1024, 4096) for d in (64, 128)},
+    **{f"attention_{n}_{d}": attention(n, d) for n in (512, 1024, 2048, 4096) for d in (64, 128)},
 }
 
 
@@ -409,6 +413,9 @@ def torch_model(name: str, precision: str, mode: str, batch: int) -> dict[str, C
 TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
     "add": lambda torch, _: torch.add,
     "softmax": lambda torch, _: lambda x: torch.softmax(x, -1),
+    "layer_norm": lambda torch, _: (
+        lambda x, w, b: torch.nn.functional.layer_norm(x, x.shape[1:], w, b)
+    ),
     "transpose": lambda torch, _: lambda x: x.t().contiguous(),
     "sum": lambda torch, _: lambda x: x.sum(1),
     "matmul": lambda torch, _: torch.matmul,
