@@ -1,7 +1,7 @@
 """GPU models and kernels, compiled here, checked and timed on a machine with a GPU.
 
-    python benchmarks/gpu.py pack FOLDER [--models A,B] [--kernels A,B] [--precision P]
-    python benchmarks/gpu.py run FOLDER [--torch MODE]
+    python benchmarks/gpu.py pack FOLDER [--models A,B] [--kernels A,B] [--precision P] [--jobs N]
+    python benchmarks/gpu.py run FOLDER [--torch MODE] [--jobs N]
     python benchmarks/gpu.py strip FOLDER [--models A,B]
 
 `strip` writes models without weights, which `pack --skeletons FOLDER` fills again: so they can be
@@ -10,10 +10,12 @@ packed where the GPU is.
 `pack` needs no GPU: it compiles models to artifacts (for `--arch`, sm_90a unless given) and puts
 inputs and the processor's answers beside them, in single precision whatever `--precision` says.
 With `float16`, kernels take and give it; with `tf32`, PyTorch may multiply so as well; those named
-`…_bytes` multiply bytes by constant bytes in any case. `run` needs no compiler: it compares answers
-and times runs by events, beside the least time that bytes and operations of each kernel take. Where
-PyTorch is installed, its kernels are timed as well, each as a CUDA graph; with `--torch` models too
-(that needs what `make bench` installs), eager and by torch.compile, whichever is faster.
+`…_bytes` multiply bytes by constant bytes in any case. `--without merge_kernels` leaves out that
+pass, or another. `run` needs no compiler: it compares answers and times runs by events, beside the
+least time that bytes and operations of each kernel take. Where PyTorch is installed, its kernels
+are timed as well, call by call and as a CUDA graph; with `--torch` models too (that needs what
+`make bench` installs), and those of torch.compile as a graph; the ratio is to the fastest. With
+`--jobs`, so many are packed at once; and all are prepared at once, then timed one after another.
 """
 
 from __future__ import annotations
@@ -21,19 +23,25 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from in_turns import in_turns
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 #: The GPU's own figures (H200): bytes a second, and operations, by bytes of an element; and those
 #: of float32 with `tf32`.
 BANDWIDTH, FLOPS, TF32_FLOPS = 4.4e12, {4: 67e12, 2: 989e12, 1: 1979e12}, 495e12
+#: What is printed of each: ours, the least time, and PyTorch's.
+TIMES = ("ms", "floor", "eager", "graph", "compiled")
 #: How far answers may be off, by precision.
 TOLERANCES = {"float32": 2e-3, "tf32": 2e-2, "float16": 2e-2, "bf16": 1e-1}
 
@@ -95,6 +103,9 @@ KERNELS = {
     "transpose_8192": Kernel(
         "Transpose", ((8192, 8192),), "transpose", {"perm": [1, 0]}, results=1 << 26
     ),
+    "layer_norm_8192": Kernel(
+        "LayerNormalization", ((8192, 8192), (8192,), (8192,)), "layer_norm", {}, results=1 << 26
+    ),
     "row_sums_8192": Kernel("ReduceSum", ((8192, 8192),), "sum", {"keepdims": 0}, results=8192),
     "matmul_512": product(512, 512, 512),
     "matmul_1024": product(1024, 1024, 1024),
@@ -102,6 +113,7 @@ KERNELS = {
     "matmul_4096": product(4096, 4096, 4096),
     "matmul_8192": product(8192, 8192, 8192),
     "matmul_odd": product(1001, 1003, 999),
+    "matmul_odd_large": product(4095, 4093, 4097),
     "matmul_6304_768_3072": product(6304, 768, 3072),
     "matmul_128_768_3072": product(128, 768, 3072),
     "matmul_128_768_768": product(128, 768, 768),
@@ -115,44 +127,60 @@ KERNELS = {
     "conv_256_14": conv(1, 256, 14, 256, 3),
     "attention_128_64": attention(128, 64, 32),
     "attention_197_64": attention(197, 64, 32),
-    **{f"attention_{n}_{d}": attention(n, d) for n in (512, 1024, 4096) for d in (64, 128)},
+    **{f"attention_{n}_{d}": attention(n, d) for n in (512, 1024, 2048, 4096) for d in (64, 128)},
 }
 
 
 # ---- here ---------------------------------------------------------------------------------------
 
 
-def pack(
-    folder: Path,
-    models: list[str],
-    kernels: list[str],
-    arch: str,
-    precision: str,
-    skeletons: Path | None,
-    batch: int,
-) -> None:
+@dataclass(frozen=True)
+class Packing:
+    """How models are compiled, and where to."""
+
+    folder: Path
+    arch: str
+    precision: str
+    skeletons: Path | None
+    batch: int
+    #: A pass that is left out, if any.
+    without: str
+
+
+def pack(packing: Packing, names: list[str], jobs: int) -> None:
+    packing.folder.mkdir(parents=True, exist_ok=True)
+    each = partial(pack_one, packing)
+    if jobs == 1:
+        for told in map(each, names):
+            print(told, flush=True)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(each, name) for name in names]):
+            print(done.result(), flush=True)
+
+
+def pack_one(packing: Packing, name: str) -> str:
+    """Compile a model or kernel, and compute its answers; what came of it."""
     import tilewright as tw
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (*models, *kernels):
-        source = model_of(name, precision, skeletons, batch)
-        target = f"cuda -arch={arch} -mcpu=x86-64-v3"
-        try:
-            model = tw.compile(source, target=target, precision=precision)
-        except (tw.UserError, tw.InternalError) as error:
-            print(f"{name}: {error}", flush=True)
-            continue
-        model.save(folder / f"{name}.twm")
-        if name in KERNELS and KERNELS[name].torch is not None:
-            print(f"{name}: packed", flush=True)
-            continue
-        here = tw.compile(source)
-        inputs = inputs_of(here)
-        answers = here.run(inputs)
-        held = {f"in_{k}": v for k, v in inputs.items()}
-        held |= {f"out_{k}": np.asarray(v) for k, v in enumerate(answers)}
-        np.savez(folder / f"{name}.npz", **held)
-        print(f"{name}: packed with answers", flush=True)
+    source = model_of(name, packing.precision, packing.skeletons, packing.batch)
+    target = f"cuda -arch={packing.arch} -mcpu=x86-64-v3"
+    without = {packing.without} - {""}
+    try:
+        with tw.PassContext(disabled_passes=without):
+            model = tw.compile(source, target=target, precision=packing.precision)
+    except (tw.UserError, tw.InternalError) as error:
+        return f"{name}: {error}"
+    model.save(packing.folder / f"{name}.twm")
+    if name in KERNELS and KERNELS[name].torch is not None:
+        return f"{name}: packed"
+    here = tw.compile(source)
+    inputs = inputs_of(here)
+    answers = here.run(inputs)
+    held = {f"in_{k}": v for k, v in inputs.items()}
+    held |= {f"out_{k}": np.asarray(v) for k, v in enumerate(answers)}
+    np.savez(packing.folder / f"{name}.npz", **held)
+    return f"{name}: packed with answers"
 
 
 def model_of(name: str, precision: str, skeletons: Path | None, batch: int = 1) -> Any:
@@ -248,34 +276,44 @@ def inputs_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
 # ---- there --------------------------------------------------------------------------------------
 
 
-def run(folder: Path, only: list[str], torch_mode: str, batch: int) -> int:
-    import tilewright as tw
-
+def run(folder: Path, only: list[str], torch_mode: str, batch: int, jobs: int) -> int:
     failed, rows = 0, []
-    print(f"{'name':24} {'ms':>9} {'floor':>9} {'torch':>9} {'ratio':>6}  error", flush=True)
-    for path in sorted(folder.glob("*.twm")):
-        name = path.stem
-        if only and name not in only:
-            continue
-        try:
-            row = run_one(tw, name, path, torch_mode, batch)
-        except Exception as error:  # the others are still worth knowing
-            print(f"{name:24} {type(error).__name__}: {error}", flush=True)
+    names = [p.stem for p in sorted(folder.glob("*.twm")) if not only or p.stem in only]
+    ready = partial(prepared, folder=folder, torch_mode=torch_mode, batch=batch)
+    heads = "".join(f" {head:>9}" for head in ("ms", "floor", "eager", "graph", "compiled"))
+    print(f"{'name':28}{heads}  ratio  error", flush=True)
+    for name, row in in_turns(ready, names) if jobs > 1 else one_by_one(ready, names):
+        if isinstance(row, str):
+            print(f"{name:28} {row}", flush=True)
             failed += 1
             continue
         rows.append(row)
-        ratio = row["torch"] / row["ms"] if row["torch"] else math.nan
-        print(
-            f"{name:24} {row['ms']:9.4f} {row['floor']:9.4f} {row['torch']:9.4f} {ratio:6.2f}"
-            f"  {row['error']:.1e}",
-            flush=True,
-        )
+        times = "".join(f" {row.get(k, math.nan):9.4f}" for k in TIMES)
+        ratio = min((row[k] for k in TIMES[2:] if k in row), default=math.nan) / row["ms"]
+        print(f"{name:28}{times} {ratio:6.2f}  {row['error']:.1e}", flush=True)
         failed += not row["error"] < row["tolerance"]
-    (folder / "results.json").write_text(json.dumps(rows))
+        (folder / "results.json").write_text(json.dumps(rows))
     return 1 if failed else 0
 
 
-def run_one(tw: Any, name: str, path: Path, torch_mode: str, batch: int) -> dict[str, Any]:
+def one_by_one(
+    ready: Callable[[str], Callable[[], Any]], names: list[str]
+) -> Iterator[tuple[str, Any]]:
+    """As `in_turns`, in this process."""
+    for name in names:
+        try:
+            yield name, ready(name)()
+        except Exception as error:  # the others are still worth knowing
+            yield name, f"{type(error).__name__}: {error}"
+
+
+def prepared(
+    name: str, *, folder: Path, torch_mode: str, batch: int
+) -> Callable[[], dict[str, Any]]:
+    """Check the answers, and prepare all that is timed by what this returns."""
+    import tilewright as tw
+
+    path = folder / f"{name}.twm"
     model = tw.load(path)
     kernel, tf32 = KERNELS.get(name), model.precision.startswith("tf32")
     if kernel is None or kernel.torch is None:
@@ -283,18 +321,32 @@ def run_one(tw: Any, name: str, path: Path, torch_mode: str, batch: int) -> dict
         inputs = {k[3:]: held[k] for k in held.files if k.startswith("in_")}
         wanted = [held[f"out_{k}"] for k in range(len(held.files) - len(inputs))]
         mode = torch_mode if kernel is None else ""
-        torch_ms = torch_model_ms(name, model.precision, mode, batch) if mode else 0.0
+        beside = torch_model(name, model.precision, mode, batch) if mode else {}
     else:
         inputs = inputs_of(model)
-        wanted, torch_ms = torch_answers(kernel, list(inputs.values()), tf32=tf32)
+        wanted, beside = torch_answers(kernel, list(inputs.values()), tf32=tf32)
     made = [np.asarray(a) for a in model.run(inputs)]
-    error = max(map(difference, made, wanted))
-    timing = model.time(inputs, repeat=5, min_repeat_ms=20)
+    error = float(max(map(difference, made, wanted)))
     itemsize = next(iter(inputs.values())).itemsize
-    floor = kernel.floor(itemsize, tf32=tf32) if kernel else 0.0
     precision = "float16" if kernel and itemsize == 2 else model.precision.split()[0]
-    row = {"name": name, "ms": timing.median * 1e3, "floor": floor, "torch": torch_ms}
-    return {**row, "error": float(error), "tolerance": TOLERANCES.get(precision, 0.2)}
+    if kernel is not None:
+        floor = kernel.floor(itemsize, tf32=tf32)
+    else:
+        floor = model_floor(model.profile(inputs, runs=1, warmup=1), precision)
+    fixed = {"name": name, "floor": floor, "error": error}
+
+    def timed() -> dict[str, Any]:
+        ms = model.time(inputs, repeat=5, min_repeat_ms=20).median * 1e3
+        theirs = {way: time() for way, time in beside.items()}
+        return {**fixed, "ms": ms, **theirs, "tolerance": TOLERANCES.get(precision, 0.2)}
+
+    return timed
+
+
+def model_floor(profile: Any, precision: str) -> float:
+    """Milliseconds that the memory and arithmetic of all kernels take at least, one by one."""
+    wide = {"float32": FLOPS[4], "tf32": TF32_FLOPS}.get(precision, FLOPS[2])
+    return sum(1e3 * max(e.bytes / BANDWIDTH, e.flops / wide) for e in profile.events)
 
 
 def difference(made: Any, wanted: Any) -> float:
@@ -305,13 +357,14 @@ def difference(made: Any, wanted: Any) -> float:
     return float(np.abs(made - wanted).max(initial=0.0) / scale)
 
 
-def torch_answers(kernel: Kernel, arrays: list[Any], *, tf32: bool) -> tuple[list[Any], float]:
-    """PyTorch's answers, and the milliseconds of its kernel inside a CUDA graph; with `tf32`, of
-    one that may multiply so."""
+def torch_answers(
+    kernel: Kernel, arrays: list[Any], *, tf32: bool
+) -> tuple[list[Any], dict[str, Callable[[], float]]]:
+    """PyTorch's answers, and what times its kernel; with `tf32`, one that may multiply so."""
     try:
         import torch
     except ImportError:
-        return [None], 0.0
+        return [None], {}
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     given = [torch.from_numpy(a).cuda() for a in arrays]
     assert kernel.torch is not None
@@ -322,7 +375,11 @@ def torch_answers(kernel: Kernel, arrays: list[Any], *, tf32: bool) -> tuple[lis
 
     wanted = step().cpu().numpy()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-    return [wanted], graph_ms(torch, step)
+    graph = captured(torch, step)
+    return [wanted], {
+        "eager": lambda: median_ms(torch, step),
+        "graph": lambda: median_ms(torch, graph),
+    }
 
 
 def torch_byte_product(torch: Any, weights: Any) -> Callable[..., Any]:
@@ -331,16 +388,34 @@ def torch_byte_product(torch: Any, weights: Any) -> Callable[..., Any]:
     return lambda x: torch._int_mm(x, columns)
 
 
-def torch_model_ms(name: str, precision: str, mode: str, batch: int) -> float:
-    from whole_models.torch_gpu import best_ms
+def torch_model(name: str, precision: str, mode: str, batch: int) -> dict[str, Callable[[], float]]:
+    """What times PyTorch's runs of a network: call by call, and by graphs of either way."""
+    import torch
+    from whole_models.torch_gpu import ways
 
     dtype = "float16" if "float16" in precision else "float32"
-    return best_ms(name, dtype, mode, graph_ms, batch, tf32=precision.startswith("tf32"))
+    tf32 = precision.startswith("tf32")
+    with torch.no_grad():
+        made = ways(name, dtype, mode, batch, tf32=tf32)
+        graphs = {way: captured(torch, step) for way, step in made.items()}
+
+    @torch.no_grad()
+    def eager() -> float:
+        return median_ms(torch, made["eager"], 5)
+
+    return {
+        "eager": eager,
+        "graph": lambda: median_ms(torch, graphs["eager"]),
+        "compiled": lambda: median_ms(torch, graphs["compiled"]),
+    }
 
 
 TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
     "add": lambda torch, _: torch.add,
     "softmax": lambda torch, _: lambda x: torch.softmax(x, -1),
+    "layer_norm": lambda torch, _: (
+        lambda x, w, b: torch.nn.functional.layer_norm(x, x.shape[1:], w, b)
+    ),
     "transpose": lambda torch, _: lambda x: x.t().contiguous(),
     "sum": lambda torch, _: lambda x: x.sum(1),
     "matmul": lambda torch, _: torch.matmul,
@@ -352,7 +427,8 @@ TORCH: dict[str, Callable[[Any, Kernel], Callable[..., Any]]] = {
 }
 
 
-def graph_ms(torch: Any, step: Callable[[], Any], count: int = 50) -> float:
+def captured(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
+    """A CUDA graph of a step."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -361,12 +437,17 @@ def graph_ms(torch: Any, step: Callable[[], Any], count: int = 50) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         step()
+    return graph.replay
+
+
+def median_ms(torch: Any, call: Callable[[], Any], count: int = 50) -> float:
+    """Milliseconds of a call by events, as the median of five rows of so many."""
     times = []
     for _ in range(5):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         for _ in range(count):
-            graph.replay()
+            call()
         end.record()
         end.synchronize()
         times.append(start.elapsed_time(end) / count)
@@ -383,16 +464,18 @@ def main() -> int:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--skeletons", type=Path)
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--without", default="", metavar="PASS")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--torch", default="", choices=["max-autotune", "default"])
     given = parser.parse_args()
     models, kernels = ([n for n in t.split(",") if n] for t in (given.models, given.kernels))
     if given.what == "run":
-        return run(given.folder, models, given.torch, given.batch)
+        return run(given.folder, models, given.torch, given.batch, given.jobs)
     if given.what == "strip":
         strip(given.folder, models, given.batch)
     else:
-        options = given.arch, given.precision, given.skeletons, given.batch
-        pack(given.folder, models, kernels, *options)
+        options = given.arch, given.precision, given.skeletons, given.batch, given.without
+        pack(Packing(given.folder, *options), [*models, *kernels], given.jobs)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The benchmark networks in PyTorch on a GPU: eager, and by torch.compile, each as a CUDA graph."""
+"""The benchmark networks in PyTorch on a GPU: eager, and by torch.compile."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from typing import Any
 import torch
 from whole_models.recipes import RECIPES
 
-#: Of torch.compile. CUDA graphs are made here, so that both ways are timed alike.
+#: Of torch.compile. CUDA graphs are made by who times, so that all ways are timed alike.
 MODES = {"max-autotune": "max-autotune-no-cudagraphs", "default": "default"}
 
 
-def best_ms(
-    name: str,
-    dtype: str,
-    mode: str,
-    graph_ms: Callable[[Any, Callable[[], Any]], float],
-    batch: int = 1,
-    *,
-    tf32: bool = False,
-) -> float:
-    """The least milliseconds of eager and of compiled code."""
+def ways(
+    name: str, dtype: str, mode: str, batch: int = 1, *, tf32: bool = False
+) -> dict[str, Callable[[], Any]]:
+    """A run of the network, by each way."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     recipe, wanted = RECIPES[name](batch), getattr(torch, dtype)
     for module in recipe.network.modules():
@@ -30,8 +24,7 @@ def best_ms(
     network = recipe.network.eval().cuda().to(wanted, memory_format=torch.channels_last)
     given = [_on_gpu(x, wanted) for x in recipe.inputs.values()]
     compiled = torch.compile(network, mode=MODES[mode])
-    with torch.no_grad():
-        return min(graph_ms(torch, lambda net=net: net(*given)) for net in (network, compiled))
+    return {"eager": lambda: network(*given), "compiled": lambda: compiled(*given)}
 
 
 def _on_gpu(x: Any, wanted: torch.dtype) -> Any:

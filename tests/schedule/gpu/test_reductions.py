@@ -66,11 +66,12 @@ def test_a_softmax_is_one_launch(
         assert "global" not in scopes(s).values(), "what lies between stays on the chip"
 
 
-def test_rows_that_do_not_fit_into_shared_memory_stay_in_memory() -> None:
-    x = numbers(80, 9000)
+@pytest.mark.parametrize(("length", "scope"), [(8192, "shared"), (16000, "global")])
+def test_rows_that_do_not_fit_into_shared_memory_stay_in_memory(length: int, scope: str) -> None:
+    x = numbers(80, length)
     s = check(loops("softmax", x, axis=-1), [x], softmax(x))
     assert len(launches_of(s.function)) == 1
-    assert scopes(s)["softmax_exp"] == "global" and scopes(s)["softmax_sum"] == "shared"
+    assert scopes(s)["softmax_exp"] == scope and scopes(s)["softmax_sum"] == "shared"
 
 
 def test_norms_are_one_launch() -> None:
@@ -113,6 +114,14 @@ def test_long_sums_are_cut_into_parts(shape: tuple[int, ...]) -> None:
     first, second = launches_of(s.function)
     assert int(first.extent.value) > 30  # type: ignore[attr-defined]
     assert int(second.extent.value) == 1  # type: ignore[attr-defined]
+
+
+def test_one_sum_of_elements_that_are_no_neighbours() -> None:
+    """It has no dimension along which there could be vectors."""
+    x = numbers(300, 3)
+    a, k = te.placeholder(x.shape, name="A"), te.reduce_axis(300, "k")
+    out = te.compute((), lambda: te.sum(a[k, 1], [k]), name="B")
+    check(te.function([a], [out], name="f"), [x], np.asarray(x[:, 1].sum()), 1e-4)
 
 
 def test_columns_are_summed_by_neighbouring_threads() -> None:

@@ -118,6 +118,8 @@ def lanes_of_sums(s: Schedule, name: str) -> int:
     """How many neighbouring sums one access can take, for all that they and what follows read."""
     home = following(s, name)
     out = stores_of(s.block_of(name))[0].buffer
+    if not out.shape:
+        return 1
     read = [a.buffer for a in accesses_of(s.block_of(name)) if a.buffer is not out]
     extent, widest = out.shape[-1], max((b.dtype.itemsize for b in read), default=WIDE)
     lanes = gcd(WIDE // widest, int(extent.value)) if isinstance(extent, Const) else 1

@@ -64,7 +64,7 @@ _JOINING: Final = 16
 #: Loops of constant length up to this are unrolled.
 _SHORT: Final = 16
 #: Bytes of shared memory that rows of a block take at most: several blocks should fit.
-_SHARED: Final = 32 << 10
+_SHARED: Final = 40 << 10
 
 
 class Rows(NamedTuple):
