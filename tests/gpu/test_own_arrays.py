@@ -99,8 +99,8 @@ def test_outputs_are_written_to_arrays_on_the_device(model: Any, here: Any) -> N
     x, y = random(3, 6), on_device(np.zeros((3, 4), np.float32))
     results = model.run([on_device(x)], out=[y])
     assert results[0] is y
-    np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5)
-    np.testing.assert_allclose(results[1].numpy(), here.run([x])[1], rtol=1e-5)
+    np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(results[1].numpy(), here.run([x])[1], rtol=1e-5, atol=1e-6)
 
 
 def test_outputs_are_copied_to_arrays_of_the_processor(model: Any, here: Any) -> None:
@@ -109,7 +109,7 @@ def test_outputs_are_copied_to_arrays_of_the_processor(model: Any, here: Any) ->
         y[...] = 0
         results = model.run([given], out={"softmax": y})
         assert results[1] is y
-        np.testing.assert_allclose(y, here.run([x])[1], rtol=1e-5)
+        np.testing.assert_allclose(y, here.run([x])[1], rtol=1e-5, atol=1e-6)
 
 
 def test_outputs_are_written_to_tensors_of_other_libraries(
@@ -119,7 +119,7 @@ def test_outputs_are_written_to_tensors_of_other_libraries(
     given, y = Tensor(on_device(x)), Tensor(on_device(np.zeros((3, 4), np.float32)))
     results = model.run([given], out=[y])
     assert results[0] is y, "it comes back as what it is"
-    np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5)
+    np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5, atol=1e-6)
     assert y.followed == [DEVICE.stream], "we wait for what the library does with it"
     assert library.read, "the library waits for us"
 
@@ -165,8 +165,8 @@ def test_a_bound_model_runs_on_what_arrays_hold(model: Any, here: Any) -> None:
         given.fill(x)
         first, second = bound()
         assert first is y and second is bound.outputs[1]
-        np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5)
-        np.testing.assert_allclose(second.numpy(), here.run([x])[1], rtol=1e-5)
+        np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(second.numpy(), here.run([x])[1], rtol=1e-5, atol=1e-6)
 
 
 def test_a_bound_model_and_other_libraries_wait_for_each_other(
@@ -182,7 +182,7 @@ def test_a_bound_model_and_other_libraries_wait_for_each_other(
         before, read = len(given.followed), len(library.read)
         assert bound()[0] is y
         assert len(given.followed) == before + 1 and len(library.read) == read + 1
-        np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5)
+        np.testing.assert_allclose(y.numpy(), here.run([x])[0], rtol=1e-5, atol=1e-6)
 
 
 def test_what_lies_elsewhere_cannot_be_bound(model: Any) -> None:

@@ -108,7 +108,7 @@ class _Cut:
             s.unroll(loop)
         s.vectorize(column_inner[-1])
         if plan.prefetch:
-            s.annotate(reduced[-1], "prefetch", plan.prefetch)
+            s.annotate(reduced[-1], "prefetch", -(-plan.prefetch // plan.unroll))
         if self.total:
             self._add_up(outer)
         elif outer:
@@ -228,8 +228,10 @@ class _Cut:
         return [blocks_outer], [blocks_inner, middle, vector]
 
     def _cut_depth(self, reduced: list[Loop]) -> tuple[list[Loop], list[Loop]]:
-        """Where lanes hold neighbouring steps of the reduction, these are unrolled."""
-        if self.tile.factors != "depth":
+        """Neighbouring steps of the reduction are unrolled where lanes hold these, or to count less
+        often: a core's instructions may be shared with another thread."""
+        steps = self.tile.lanes if self.tile.factors == "depth" else self.plan.unroll
+        if steps == 1:
             return reduced, []
-        outer, inner = self.s.split(reduced[-1], None, self.tile.lanes)
+        outer, inner = self.s.split(reduced[-1], None, steps)
         return [*reduced[:-1], outer], [inner]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from tilewright.ir import Buffer, Expr, Var, const, free_vars
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import Access, constants_of, extent_of
 from tilewright.schedule.rules.products.chunks import copy_tiles, gather_tiles, transpose_rows
-from tilewright.schedule.rules.products.contraction_plan import (
-    ContractionPlan,
-    can_transpose_rows,
-    copies_rows,
-    square_side,
-)
+from tilewright.schedule.rules.products.contraction_plan import ContractionPlan
 from tilewright.schedule.rules.products.panels import pack_panels, tiles_in_a_panel
+from tilewright.schedule.rules.products.tiles import Tile
 from tilewright.schedule.rules.threads import Threads
 from tilewright.schedule.rules.transpose_plan import plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
+#: Smaller squares are not worth transposing.
+_LEAST_SIDE = 4
 #: Neighbouring elements of a row that one thread packs.
 _RUN = 128
 
@@ -87,7 +86,7 @@ class Packing:
             loops = self.s.loops(packs["rows"])
             if self.in_chunks:
                 loops = self.s.compute_at(packs["rows"], chunk[-1])
-            if copies_rows(self.plan, constants_of(self.s.function)):
+            if _copies_rows(self.plan, constants_of(self.s.function)):
                 outer = copy_tiles(self.s, packs["rows"], loops, self.tile, self.target)
                 if self.plan.share_columns:
                     self.threads.share(outer, [])
@@ -132,7 +131,7 @@ class Packing:
         if transposed is not None:
             depth, rows = transposed
             # All squares of a tile at once: they share its lines.
-            tiles, squares = self.s.split(rows, None, self.tile.rows // square_side(self.tile))
+            tiles, squares = self.s.split(rows, None, self.tile.rows // _square_side(self.tile))
             self.s.reorder(tiles, depth, squares)
 
     def _pack_all(self, copy: str, loops: Sequence[Loop]) -> None:
@@ -140,7 +139,7 @@ class Packing:
         transposed = self._transposed(copy, loops)
         if transposed is not None:
             depth, rows = transposed
-            part, within = self.s.split(depth, None, _RUN // square_side(self.tile))
+            part, within = self.s.split(depth, None, _RUN // _square_side(self.tile))
             self.s.reorder(part, rows, within)
         else:
             part, within = self.s.split(loops[-1], self.target.cores, None)
@@ -150,9 +149,9 @@ class Packing:
     def _transposed(self, copy: str, loops: Sequence[Loop]) -> tuple[Loop, Loop] | None:
         """Loops over the squares by which rows are packed, if they can be: along and across."""
         rows = None if self.plan.row is None else extent_of(self.plan.row)
-        if rows is None or not can_transpose_rows(self.plan):
+        if rows is None or not _can_transpose_rows(self.plan):
             return None
-        dtype, side = self.plan.contraction.a.buffer.dtype, square_side(self.tile)
+        dtype, side = self.plan.contraction.a.buffer.dtype, _square_side(self.tile)
         return transpose_rows(self.s, copy, loops, rows, plain_tile(dtype, side, self.target))
 
     def _pack_columns(self, copy: str, panels: Loop | None) -> None:
@@ -164,3 +163,32 @@ class Packing:
         panel = pack_panels(self.s, copy, loops, along, self.tile, self.panel, self.target)
         if panel is not None and panels is None and self.threads.is_worth:
             self.s.parallel(panel)
+
+
+def _can_transpose_rows(plan: ContractionPlan) -> bool:
+    """Whether packing rows transposes a plain matrix, by squares that are worth it."""
+    return _is_plain(plan) and _square_side(plan.tile) >= _LEAST_SIDE
+
+
+def _copies_rows(plan: ContractionPlan, constants: frozenset[Buffer]) -> bool:
+    """Whether packing copies each row as a whole, without interleaving those of a tile.
+
+    That is enough for instructions that broadcast a scalar from memory.
+    """
+    return (
+        plan.tile.factors == "broadcast"
+        and _is_plain(plan)
+        and plan.contraction.a.buffer not in constants
+    )
+
+
+def _is_plain(plan: ContractionPlan) -> bool:
+    """Whether the rows are those of a plain matrix."""
+    c = plan.contraction
+    wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
+    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
+
+
+def _square_side(tile: Tile) -> int:
+    """Rows and columns of the squares that packing transposes, within the rows of a tile."""
+    return gcd(tile.rows, tile.lanes)

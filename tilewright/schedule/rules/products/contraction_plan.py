@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 from typing import Any, Final, Literal, NamedTuple
 
-from tilewright.ir import Binary, Buffer, Iter, Var, const
+from tilewright.ir import Binary, Iter, Var, const
 from tilewright.schedule.primitives.buffers.merge_dimensions import GATHERS
 from tilewright.schedule.rules.analysis import (
     Access,
@@ -34,12 +34,12 @@ from tilewright.target import Target
 #: Vectors of a tile where the number of columns is known only at run time: few, so that little is
 #: computed past the last column.
 _ANY_VECTORS = 2
-#: Smaller squares are not worth transposing.
-_LEAST_SIDE = 4
 #: The shares of L2 that panels of columns take, and sums at most, where rows stay beside them.
 _PANELS, _SUMS = 0.4, 0.25
 #: What an extent that is known only at run time counts as.
 UNKNOWN = 256
+#: Reductions of fewer steps are not unrolled; multiply-adds that are written out at most.
+_LEAST_STEPS, _WRITTEN_OUT = 32, 112
 #: How much longer the busiest thread may take with chunks of rows than with parts of columns.
 _UNEVEN = 1.03
 #: A prefetch distance that a search may try where the rule prefetches nothing.
@@ -95,6 +95,8 @@ class ContractionPlan:
     share_columns: bool
     #: Tiles of rows that are packed, and used, together; 0 where rows are not packed.
     chunk: int
+    #: Steps of the reduction that are unrolled, where each multiplies by scalars.
+    unroll: int
     #: How many steps of the reduction ahead packed operands are prefetched; 0 for not at all.
     prefetch: int
     #: Whether the columns of the next tiles are prefetched while rows use those of one.
@@ -169,6 +171,7 @@ class _Planner:
         share_columns = choose("share_columns", self._shares(tile, pack_rows and is_parallel))
         pack_rows |= self.gathered is not None
         chunk = choose("chunk", self._chunks(tile, share_columns) if pack_rows else (0,))
+        unroll = choose("unroll", self._unrolls(tile, parts))
         prefetch = choose("prefetch", self._prefetches(tile, pack_rows, pack_columns))
         order: Literal["columns", "rows"] = choose("order", _ORDERS)
         prefetch_next = choose("prefetch_next", self._prefetches_next(order))
@@ -182,6 +185,7 @@ class _Planner:
             is_parallel,
             share_columns,
             chunk,
+            unroll,
             prefetch,
             prefetch_next,
             order,
@@ -299,6 +303,19 @@ class _Planner:
         assert self.found.row is not None
         return -(-(extent_of(self.found.row) or 4096) // tile.rows)
 
+    def _unrolls(self, tile: Tile, parts: int) -> list[int]:
+        """How many steps of the reduction are unrolled: the best number first, then others.
+
+        A core whose other thread belongs to somebody else has half of its issue slots.
+        """
+        last = extent_of(self.c.reduced[-1]) or 1
+        steps = last // parts if len(self.c.reduced) == 1 else last
+        if tile.factors != "broadcast" or steps < _LEAST_STEPS:
+            return [1]
+        fits = [n for n in (8, 4, 2, 1) if steps % n == 0]
+        own = next(n for n in fits if n == 1 or n * tile.rows * tile.vectors <= _WRITTEN_OUT)
+        return [own, *(n for n in fits if n != own)]
+
     def _prefetches(self, tile: Tile, pack_rows: bool, pack_columns: bool) -> list[int]:
         c = self.c
         # Columns may be packed already: then the steps of a tile follow each other.
@@ -364,35 +381,6 @@ def _can_pack(access: Access) -> bool:
     """Whether every index is a variable of its own: a copy then has the same shape."""
     pairs = zip(access.indices, access.buffer.shape, strict=True)
     return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
-
-
-def can_transpose_rows(plan: ContractionPlan) -> bool:
-    """Whether packing rows transposes a plain matrix, by squares that are worth it."""
-    return _is_plain(plan) and square_side(plan.tile) >= _LEAST_SIDE
-
-
-def copies_rows(plan: ContractionPlan, constants: frozenset[Buffer]) -> bool:
-    """Whether packing copies each row as a whole, without interleaving those of a tile.
-
-    That is enough for instructions that broadcast a scalar from memory.
-    """
-    return (
-        plan.tile.factors == "broadcast"
-        and _is_plain(plan)
-        and plan.contraction.a.buffer not in constants
-    )
-
-
-def _is_plain(plan: ContractionPlan) -> bool:
-    """Whether the rows are those of a plain matrix."""
-    c = plan.contraction
-    wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
-    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
-
-
-def square_side(tile: Tile) -> int:
-    """Rows and columns of the squares that packing transposes, within the rows of a tile."""
-    return gcd(tile.rows, tile.lanes)
 
 
 def count_of(iters: Sequence[Iter]) -> int:
