@@ -105,7 +105,8 @@ def test_models_say_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_models_let_go_of_what_they_keep_for_runs_to_come() -> None:
     b = Builder()
     b.output(b.relu(b.input("x", "f32", ("n", 6))))
-    model, x = tw.compile(b.build(), "simt"), np.ones((3, 6), np.float32)
+    model: Any = tw.compile(b.build(), "simt")
+    x = np.ones((3, 6), np.float32)
     model(x)
     kept = weakref.ref(model._kept._calls[((3, 6),)][0])
     DEVICE.trim()
