@@ -280,7 +280,7 @@ def run(folder: Path, only: list[str], torch_mode: str, batch: int, jobs: int) -
     failed, rows = 0, []
     names = [p.stem for p in sorted(folder.glob("*.twm")) if not only or p.stem in only]
     ready = partial(prepared, folder=folder, torch_mode=torch_mode, batch=batch)
-    heads = "".join(f" {head:>9}" for head in ("ms", "floor", "eager", "graph", "compiled"))
+    heads = "".join(f" {head:>9}" for head in TIMES)
     print(f"{'name':28}{heads}  ratio  error", flush=True)
     for name, row in in_turns(ready, names) if jobs > 1 else one_by_one(ready, names):
         if isinstance(row, str):

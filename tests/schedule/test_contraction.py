@@ -101,6 +101,7 @@ def test_what_has_no_second_cache_packs_few_rows_and_asks_for_nothing() -> None:
     small = tw.Target.of("llvm -mcpu=cortex-m4")
     offered = Rules().offered(function, small)
     assert offered["contraction(C).prefetch_next"] == (False,)
+    assert offered["contraction(C).unroll"] == (1,)
     assert offered["contraction(C).chunk"][0] in (0, 1)
 
 

@@ -306,11 +306,13 @@ class _Planner:
     def _unrolls(self, tile: Tile, parts: int) -> list[int]:
         """How many steps of the reduction are unrolled: the best number first, then others.
 
-        A core whose other thread belongs to somebody else has half of its issue slots.
+        A core whose other thread belongs to somebody else has half of its issue slots. Processors
+        without a second cache are small: they have no such threads, and little room for code.
         """
         last = extent_of(self.c.reduced[-1]) or 1
         steps = last // parts if len(self.c.reduced) == 1 else last
-        if tile.factors != "broadcast" or steps < _LEAST_STEPS:
+        is_small = self.target.caches.l2 == 0
+        if tile.factors != "broadcast" or is_small or steps < _LEAST_STEPS:
             return [1]
         fits = [n for n in (8, 4, 2, 1) if steps % n == 0]
         own = next(n for n in fits if n == 1 or n * tile.rows * tile.vectors <= _WRITTEN_OUT)
