@@ -127,7 +127,7 @@ $(STAMP)/frameworks: pyproject.toml | $(BIN)/python
 	  mxnet==1.9.1 gluoncv==0.10.5.post0 numpy==1.23.5
 	$(PYTHON) -m venv $(VENV)-tensorflow
 	$(VENV)-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check -e '.[keras]' \
-	  tensorflow-cpu==2.21.0 onnx pytest pytest-timeout
+	  tensorflow-cpu==2.21.0 onnx pytest pytest-timeout hypothesis
 	$(VENV)-tensorflow/bin/python -m pip install --quiet --disable-pip-version-check --no-deps tf_keras==2.21.0
 	@mkdir -p $(STAMP) && touch $@
 
