@@ -335,12 +335,16 @@ class RootNamedWeights(Weights):
 
     def __init__(self, file: WeightFile, group: Any) -> None:
         self._file, self._group = file, group
+        #: Layers that were asked for: to look into the file takes most of the time.
+        self._layers: dict[str, Weights] = {}
 
     def child(self, *names: str) -> Weights:
-        return NamedWeights.of_layer(self._file, self._group, names[0])
+        return self.layer(names[0], "")
 
     def layer(self, name: str, key: str) -> Weights:
-        return NamedWeights.of_layer(self._file, self._group, name)
+        if name not in self._layers:
+            self._layers[name] = NamedWeights.of_layer(self._file, self._group, name)
+        return self._layers[name]
 
     def arrays(self, names: Sequence[str]) -> list[Array]:
         return NoWeights("the model").arrays(names)
