@@ -65,8 +65,7 @@ class BlockMethods(ScheduleState):
         return self._apply("reindex", self.block(block), _named(buffer), *chosen)[0]
 
     def copy_operand(self, block: BlockLike, factor: int, dtype: object | None = None) -> BlockRef:
-        """Let a factor (0 or 1) of a sum of products be read from a copy, perhaps of a wider
-        type."""
+        """Let a factor (0 or 1) of a sum of products be read from a copy, maybe of a wider type."""
         name = None if dtype is None else DType.of(dtype).name
         return self._apply("copy_operand", self.block(block), factor, name)[0]
 

@@ -84,7 +84,7 @@ def _inside(ranges: Ranges, stmt: Stmt, values: Mapping[Var, Expr]) -> Ranges:
 
 
 def guard(stmt: Stmt, condition: Expr, ranges: Ranges) -> Stmt:
-    """Run `stmt` only where `condition` holds: as a predicate of blocks, an `If` around the
+    """Run `stmt` only where `condition` holds: a predicate of its blocks, an `If` around the
     rest."""
     if isinstance(stmt, For):
         inner = ranges.with_extent(stmt.var, stmt.extent)

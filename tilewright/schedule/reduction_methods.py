@@ -11,8 +11,7 @@ class ReductionMethods(ScheduleState):
     """Reduction and tensor primitives; their files, below `primitives`, show before and after."""
 
     def decompose_reduction(self, block: BlockLike, loop: LoopLike) -> BlockRef:
-        """Move the init of a reduction to a new block in new loops before `loop`; gives the
-        block."""
+        """Move the init of a reduction to a new block, in new loops before `loop`; gives it."""
         return self._apply("decompose_reduction", self.block(block), self.loop(loop))[0]
 
     def rfactor(self, loop: LoopLike, axis: int = 0) -> BlockRef:

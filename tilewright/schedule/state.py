@@ -81,8 +81,7 @@ class ScheduleState:
         self._count = 0
         self._loop_ids: dict[Var, LoopId] = {}
         self._values: dict[int, Sampled] = {}
-        #: Loops and blocks that no longer exist: the name and number of the step that consumed
-        #: them.
+        #: What no longer exists, and the name and number of the step that consumed it.
         self._gone: dict[Var | str, tuple[str, int]] = {}
         self._latest: _Asked | None = None
         #: Rules that were refused, on this schedule and on its copies.

@@ -66,8 +66,7 @@ class Digit(NamedTuple):
 
 
 def accesses_in(tree: Tree, stmt: Stmt) -> list[RegionAccess]:
-    """The accesses of the blocks at or below `stmt`, in program order; a block's reads come
-    first."""
+    """The accesses of the blocks at or below `stmt`, in program order; reads of a block first."""
     return [access for block in tree.blocks_in(stmt) for access in accesses_of(block)]
 
 

@@ -292,8 +292,7 @@ def ranges_below(tree: Tree, loop: For) -> Ranges:
 def _conflicting(
     accesses: Sequence[RegionAccess], var: Var, free: set[Var], ranges: Ranges
 ) -> Sequence[RegionAccess]:
-    """The accesses, except reads of elements that none of them writes, such as a previous
-    step's."""
+    """The accesses without reads of what none of them writes, such as a previous step's."""
     writes = [a for a in accesses if a.is_write]
     running = free | {var}
 
@@ -317,8 +316,7 @@ def _are_disjoint(a: RegionAccess, b: RegionAccess, running: set[Var], ranges: R
 def _all_determine(
     accesses: Sequence[RegionAccess], var: Var, free: set[Var], ranges: Ranges
 ) -> bool:
-    """Whether all accesses determine `var` by the same rule: iterations access different
-    elements."""
+    """Whether all accesses determine `var` by one rule: iterations access different elements."""
     first, *rest = (_digits_of_access(a, var, free, ranges) for a in accesses)
     return are_complete(first.intersection(*rest))
 

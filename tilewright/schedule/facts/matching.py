@@ -177,8 +177,7 @@ class _Matcher:
             )
 
     def axes(self, count: int, at: Sequence[Expr]) -> tuple[int, ...]:
-        """The dimensions that correspond to those of a parameter: the last ones, or those that
-        vary.
+        """The dimensions that correspond to a parameter's: the last ones, or those that vary.
 
         Contiguous elements of a parameter are contiguous in its buffer.
         """

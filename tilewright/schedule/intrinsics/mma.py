@@ -1,5 +1,4 @@
-"""Tensor instructions of NVIDIA's GPUs: products of tiles, computed by threads together
-(`ir.warps`).
+"""Tensor instructions of NVIDIA's GPUs: products of tiles by threads together (`ir.warps`).
 
 The implementation is a loop over the threads of a warp, along `threadIdx.x`, and over the warps of
 a group, along `threadIdx.y`; so a block that is tensorized this way may only be in loops over warps
