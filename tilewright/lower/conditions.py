@@ -1,6 +1,5 @@
 """Guards of tiles: where conditions occur, what makes them true for a whole tile, and statements
-simplified where they are known to hold or to fail.
-"""
+simplified where they are known to hold or to fail."""
 
 from __future__ import annotations
 

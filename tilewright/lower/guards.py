@@ -150,7 +150,7 @@ class _Hoister:
         return made
 
     def _groups(self, body: Stmt, guards: Guards) -> list[Guards]:
-        """The sets of guards to drop in versions of `body`: all, or those of outer dimensions."""
+        """The sets of guards to drop in versions of `body`: those of outer dimensions, and all."""
         masked = {c for s in walk(body) for c in masks(s)}
         outer = {g: w for g, w in guards.items() if self.inner not in free_vars(w)}
         return [outer, guards] if outer and outer.keys() < guards.keys() <= masked else [guards]

@@ -55,8 +55,8 @@ def launch_rest(tree: Tree, threads: int = 64) -> Edit:
                                               for b in thread(1, "blockIdx.x"):
                                                   for t in thread(1, "threadIdx.x"): B[0] = 1
 
-    Buffers that are allocated inside launches are local; other buffers of an iteration are
-    allocated outside, with room for all iterations.
+    Only local buffers are allocated inside launches; other buffers of an iteration are allocated
+    outside, with room for all iterations.
     """
     check(tree, threads)
     return Edit(tree.function.with_body(_Launching(tree, threads).statement(tree.function.body)))

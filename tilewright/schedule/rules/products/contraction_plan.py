@@ -363,8 +363,7 @@ def _packs(
     access: Access, var: Var, users: tuple[Iter, ...], target: Target, ragged: bool = False
 ) -> bool:
     """Whether packing pays: elements are used often, and either the stride along `var` is long or
-    the last vector of each row would be partial (`ragged`) and masked.
-    """
+    the last vector of each row would be partial (`ragged`) and masked."""
     step = access.step(var)
     stride = None if step is None else abs(step) * access.buffer.dtype.itemsize
     far = stride is None or stride >= target.timing.conflict_stride

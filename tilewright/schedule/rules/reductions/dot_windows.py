@@ -55,7 +55,7 @@ from tilewright.schedule.rules.rule import MOST, Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Channels that are interleaved at a time, in bytes.
+#: Bytes (channels) that are interleaved at a time.
 _LANES: Final = 16
 #: An image has at least two variables of rows: height and width.
 _IMAGE: Final = 2
