@@ -181,7 +181,7 @@ class Tree:
         return self.replace(self.removable(stmt), Seq(()))
 
 
-@lru_cache(maxsize=256)  # every primitive asks, mostly of blocks that the last one left alone
+@lru_cache(maxsize=256)  # every primitive calls it, mostly for unchanged blocks
 def buffers_touched(block: Block) -> tuple[Mapping[Buffer, None], Mapping[Buffer, None]]:
     """The buffers that `block` reads and those it writes, by its regions and its statements.
 

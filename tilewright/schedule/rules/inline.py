@@ -27,10 +27,10 @@ def _is_worth_inlining(s: Schedule, name: str, target: Target) -> bool | None:
     if chooses_by_position(block):
         return None  # the selects would run again for each element that reads it
     if GATHERS in block.annotations:
-        return None  # it is a copy that was made on purpose
+        return None  # a copy made on purpose
     uses, constants = [s.block_of(c) for c in s.consumers(name)], constants_of(s.function)
     if any(map(is_step, uses)) and all(r.buffer in constants for r in block.reads):
-        return None  # it is computed once for all steps
+        return None  # computed once for all steps
     heavy = is_conditional(block) and any(map(_reads_often, uses))
     heavy |= _reads_sums(s, block) and any(as_contraction(u) is not None for u in uses)
     # Tables need registers, which sums leave none of; threads of GPUs read them from memory.

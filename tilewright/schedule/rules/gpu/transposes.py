@@ -90,7 +90,7 @@ def _lay_out(s: Schedule, copy: str, place: int) -> None:
     tile = s.block_of(copy).writes[0].buffer
     extents = [int(e.value) for e in tile.shape if isinstance(e, Const)]
     if len(extents) < tile.ndim:
-        return  # what is known only when the program runs is no part of a layout
+        return  # a layout cannot depend on sizes known only at run time
 
     def layout(*indices: Expr) -> tuple[Expr, ...]:
         number: Expr = const(0)

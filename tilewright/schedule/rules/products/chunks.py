@@ -133,7 +133,7 @@ class GatheredRows(NamedTuple):
 def transpose_rows(
     s: Schedule, copy: str, loops: Sequence[Loop], rows: int, square: TransposeTile
 ) -> tuple[Loop, Loop] | None:
-    """Let the block `copy` pack a matrix of `rows` by transposing squares, where these fit whole.
+    """Let the block `copy` pack a matrix of `rows` by squares, as far as whole ones cover it.
 
     Gives the loops over squares, along the rows and across them; None where a chunk may end within
     a square, or where not one square fits.

@@ -329,7 +329,7 @@ class _Planner:
         return [own, *(n for n in (0, own // 2, own * 2, _AHEAD) if n != own)]
 
     def _prefetches_next(self, order: str) -> tuple[bool, ...]:
-        """Whether to prefetch the next tile of columns, if it comes from beyond L2.
+        """Whether to prefetch the next tile of columns: if it comes from beyond L2.
 
         Constants do: the model's other weights have passed through the caches since the last run.
         """

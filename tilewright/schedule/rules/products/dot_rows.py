@@ -101,7 +101,7 @@ def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | N
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
     is_window = len(c.columns) > 1 or len(c.reduced) > 1
     pixels = [it for it in block.iters if it.kind == "spatial" and it not in c.columns]
-    # Threads share the rows of pixels of windows; batches, only matrix products have.
+    # Threads share the rows of pixels of windows; only matrix products may have batches.
     if is_window and (len(pixels) < _WINDOW_ROWS or c.batch):
         return None
     return RowProduct(c, column, depth) if neighbours else None
