@@ -1,4 +1,4 @@
-"""Hoist phases' reads of memory that is not written above the barriers that they wait at.
+"""Hoist phases' reads of read-only memory above the barriers that the phases wait at.
 
     for t in thread(32, "threadIdx.x"): S[t] = …
     for t in thread(32, "threadIdx.x"): B[t] = S[31 - t] + A[t]

@@ -143,8 +143,7 @@ def _leaves_due(body: Stmt, operands: set[Buffer]) -> bool:
 
 
 def _swizzled(place: Expr, itemsize: int) -> Expr:
-    """Swizzle an index. Terms that swizzling leaves alone stay outside; the rest is computed
-    once."""
+    """Swizzle an index; the terms that swizzling does not affect are added afterwards."""
     if isinstance(place, Ramp) and place.stride is const(1) and _stays_together(place, itemsize):
         return Ramp(_swizzled(place.base, itemsize), place.stride, place.dtype.lanes)
     if place.dtype.is_vector:

@@ -2,7 +2,7 @@
 
 for head, tile of rows in blocks:
     copy the rows
-    for chunk of keys:                                   copies of keys and values are pipelined
+    for chunk of keys:                                         copies of keys and values run ahead
         S = rows · keys, with scale, mask, …                   in registers
         greatest[row] = max(greatest[row], S)                  four threads for each row
         total[row], acc[row] *= exp(greatest before - after)

@@ -2,7 +2,7 @@
 
 for head, tile of rows in blocks:
     copy the rows
-    for tile of keys:                                         copies run ahead by `stages`
+    for tile of keys:                                          copies run ahead (`stages`)
         acc = rows · keys                                      by warps (`ir.warps`)
         S[row, key] = acc with scale, mask, …
     greatest[row], total[row] = …                              some threads for each row
