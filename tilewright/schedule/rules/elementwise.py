@@ -149,7 +149,8 @@ def seams_of(block: Block, target: Target) -> list[int]:
 
     Y[i, j] = A[i, j] if j < 5 else B[i, j - 5]         [5]
 
-    Vectors across a seam would select lane by lane. Empty where all seams fall between vectors.
+    Vectors across a seam would select lane by lane. Empty where all seams fall between vectors,
+    or where there are too many.
     """
     it, lanes = block.iters[-1], vector_lanes(block, target)
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]

@@ -100,8 +100,7 @@ def _repeated(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
 def vectorize_tile(
     s: Schedule, loops: Sequence[Loop], lanes: int, at_a_time: int | None = None
 ) -> None:
-    """Vectorize a small nest's innermost loop; unroll the others, or `at_a_time` vectors of
-    them."""
+    """Vectorize a small nest's innermost loop; unroll the others, or about `at_a_time` vectors."""
     if not loops:
         return
     *outer, inner = loops

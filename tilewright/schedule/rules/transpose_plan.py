@@ -121,8 +121,7 @@ def can_transpose(block: Block, axes: Transpose, target: Target) -> bool:
 
 
 def plain_tile(dtype: DType, lanes: int, target: Target) -> TransposeTile:
-    """A square, or narrower where lanes only move within parts of a vector: half of the
-    registers."""
+    """A square; where lanes only move within parts of a vector, at most half of the registers."""
     own = PART_BYTES // dtype.itemsize
     if not target.shuffles_by_parts or lanes <= own:
         return TransposeTile(dtype, lanes, 1, lanes)

@@ -106,7 +106,7 @@ def _runs(s: Schedule, name: str) -> list[Run]:
 
 
 def _overlap(block: Block) -> bool:
-    """Whether windows adjacent along the second last dimension share elements."""
+    """Whether windows adjacent along the second-to-last dimension share elements."""
     own = stores_of(block)[0].indices[-2]
     reduced = {it.var for it in block.iters if it.kind == "reduce"}
     indices = [index for a in accesses_of(block) for index in a.indices]

@@ -84,7 +84,7 @@ def _parts(found: LongProduct, target: Target) -> int:
     candidates = next(filter(None, lengths), even)
     if has_instruction(found.product, target) and estimate(found.product, gpu).by_groups:
         return _parts_of_groups(found, [1, *candidates], gpu)
-    # The number n for which n partial sums cost as much memory time as a part has steps.
+    # The n for which n partial sums take as long to write and read as the steps of a part.
     best = sqrt(found.length / _STEPS[0] * _BYTES_OF_STEP / _moved(found))
     return min(candidates, key=lambda n: abs(log(n / best)), default=1)
 
