@@ -1,6 +1,6 @@
 """Lowering: from scheduled blocks to flat loops that a code generator can print.
 
-A back end picks its passes from these: `flat_loop_passes` first, then what it needs of the others.
+A back end starts with `flat_loop_passes` and adds the other passes that it needs.
 """
 
 from tilewright.lower.arena import ArenaPlan, arena_plan

@@ -4,8 +4,8 @@ block C(vi = i * 4 + j): where(i * 4 + j < 10); C[vi] = …
 -->
 if i * 4 + j < 10: C[i * 4 + j] = …
 
-A block that passes addresses to instructions is opaque: only its regions say what it touches. It
-stays until buffers have their sizes.
+A block that passes addresses to instructions is opaque: only its regions declare what it accesses.
+It stays until buffers have their final sizes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tilewright.ir import (
 
 
 def lower_blocks(function: Function) -> Function:
-    """No block but opaque ones is left; variables of blocks are what they were bound to."""
+    """Dissolve all but opaque blocks; their variables are replaced by what they were bound to."""
     return map_function(function, lambda s: None if is_opaque(s) else _dissolve(s))
 
 
 def lower_opaque_blocks(function: Function) -> Function:
-    """No block is left."""
+    """Dissolve the remaining, opaque blocks."""
     return map_function(function, _dissolve)
 
 

@@ -1,8 +1,8 @@
-"""Make every access safe: prove it inside its buffer, or check it at run time.
+"""Make every access safe: prove that it is in bounds, or check that at run time.
 
 A load that is only evaluated under a condition (one side of a select, the right side of `and`), and
-that is inside its buffer only then, gets that condition as its mask. What cannot be proved at all
-is preceded by an `Assert` that names the buffer and the index. With `checked`, nothing is trusted:
+is in bounds only then, gets that condition as its mask. Before an access that cannot be proved at
+all there is an `Assert` that names the buffer and the index. With `checked`, nothing is trusted:
 every access is asserted.
 """
 
@@ -51,13 +51,13 @@ def check_bounds(function: Function, *, checked: bool = False) -> Function:
 
 
 class _Place(NamedTuple):
-    """What holds at some place of the program."""
+    """What holds at a point of the program."""
 
-    #: All that holds there.
+    #: Everything that holds there.
     ranges: Ranges
-    #: The same without the conditions that hold for some lanes of a vectorized loop only.
+    #: The same without conditions that hold only for some lanes of a vectorized loop.
     all_lanes: Ranges
-    #: Those conditions.
+    #: The conjunction of those conditions.
     guard: Expr | None
 
     def inside_loop(self, var: Var, extent: Expr) -> _Place:
@@ -67,7 +67,7 @@ class _Place(NamedTuple):
         )
 
     def under(self, condition: Expr, *, varies: bool) -> _Place:
-        """Where `condition` holds; if it `varies` between lanes it will become a mask."""
+        """Where `condition` holds; if it `varies` between lanes, it will become a mask."""
         ranges = self.ranges.assuming(condition)
         if not varies:
             return self._replace(ranges=ranges, all_lanes=self.all_lanes.assuming(condition))
@@ -81,7 +81,7 @@ class _Place(NamedTuple):
 
 
 class _Checker:
-    """Walks the statements with what holds at each of them."""
+    """Visits the statements with what holds at each of them."""
 
     def __init__(self, checked: bool) -> None:
         self.checked = checked
@@ -115,7 +115,7 @@ class _Checker:
         return seq(*safe.asserts, rebuilt)
 
     def _where(self, place: _Place, condition: Expr, body: Stmt) -> _Place:
-        """`place` inside a branch; a condition on memory that the branch changes says nothing."""
+        """`place` inside a branch; conditions on memory that the branch writes are ignored."""
         changed = {s.buffer for s in walk(body) if isinstance(s, Store)}
         stable = [
             c
@@ -139,7 +139,7 @@ class _Checker:
         return seq(*safe.asserts, replace(stmt, value=value, body=self.stmt(stmt.body, place)))
 
     def repeat(self, stmt: While, place: _Place) -> Stmt:
-        """The condition is evaluated before every iteration, and so are its checks."""
+        """The condition is evaluated before every iteration, so its checks are repeated, too."""
         safe = _Safe(self, place)
         condition = safe.expr(stmt.condition)
         body = self.stmt(stmt.body, self._where(place, condition, stmt.body))
@@ -166,7 +166,7 @@ _STATEMENTS: dict[type[Stmt], Callable[[_Checker, Any, _Place], Stmt]] = {
 
 
 class _Safe:
-    """The expressions of one statement, and the asserts that they need before it."""
+    """The expressions of one statement, and the asserts needed before it."""
 
     def __init__(self, checker: _Checker, place: _Place) -> None:
         self.checked, self.place = checker.checked, place
@@ -178,10 +178,10 @@ class _Safe:
         return self._under(root, None)
 
     def _side(self, root: Expr, condition: Expr | None, chosen: Expr) -> Expr:
-        """`root` of a lazy node under `condition`, evaluated only where `chosen` holds as well.
+        """`root` of a lazy node under `condition`, evaluated only where `chosen` also holds.
 
-        What is evaluated under `condition` anyway, such as an index that its own sign chooses,
-        is the same here.
+        Expressions that are evaluated under `condition` anyway, such as an index whose own sign is
+        tested, are rewritten the same way here.
         """
         both = _both(condition, chosen)
         if both not in self._memos:
@@ -191,7 +191,7 @@ class _Safe:
     def _under(self, root: Expr, condition: Expr | None) -> Expr:
         """`root`, evaluated only where `condition` holds."""
         memo = self._memos[condition]
-        # The lazy nodes are rewritten first, each side under its own condition.
+        # Rewrite the lazy nodes first, each side under its own condition.
         for node in _lazy_nodes(root, memo):
             memo[node] = _LAZY[_lazy_kind(node)](self, node, condition)
         return map_expr(root, lambda e: self._access(e, condition), memo)
@@ -202,8 +202,8 @@ class _Safe:
         if not self.checked and _is_inside(node, self.place.all_lanes):
             return None
         mask, under = node.mask, self.place.ranges
-        # A load that needs no more than the guard gets the same mask wherever it stands, so that
-        # what a condition says of its value is known of all others.
+        # A load that needs only the guard gets the same mask everywhere, so that what a condition
+        # says about its value applies to all other loads of it.
         if condition is not None and not self.checked and _is_inside(node, under):
             condition = None
         for known in (condition, self.place.guard):
@@ -216,7 +216,7 @@ class _Safe:
     def require(
         self, buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges, mask: Expr | None
     ) -> None:
-        """Assert what cannot be proved of an access that happens where `mask` holds."""
+        """Assert what cannot be proved about an access, which happens where `mask` holds."""
         lanes = max((i.dtype.lanes for i in indices), default=1)
         for lane in range(lanes):
             on = None if mask is None else _lane(mask, lane)
@@ -267,7 +267,7 @@ class _Safe:
 
 
 def _as_given(index: Expr, extent: Expr) -> Expr:
-    """An index as the user gave it: before negative ones are counted from the end."""
+    """An index as the user wrote it: before negative ones are counted from the end."""
     if isinstance(index, Select) and simplify(index.a - index.b) is simplify(extent):
         return index.b
     return index
@@ -285,7 +285,7 @@ def _lazy_kind(node: Expr) -> str:
 
 
 def _lazy_nodes(root: Expr, memo: MutableMapping[Expr, Expr]) -> list[Expr]:
-    """The outermost selects, ands and ors of `root` with a load on a lazy side."""
+    """The outermost selects, ands and ors of `root`."""
     found, seen, pending = list[Expr](), set[Expr](), [root]
     while pending:
         node = pending.pop()
@@ -314,7 +314,7 @@ def _within(index: Expr, extent: Expr) -> tuple[Expr, Expr]:
 
 
 def _lane(vector: Expr, lane: int) -> Expr:
-    """One element of a vector; a scalar is the same for all."""
+    """One element of a vector; a scalar is the same for all lanes."""
     if not vector.dtype.is_vector:
         return vector
     if isinstance(vector, Ramp):

@@ -1,4 +1,4 @@
-"""Give intermediate buffers the size and the place that they need.
+"""Shrink intermediate buffers, and allocate them as far inside as possible.
 
     T = alloc(f32[1024, 1024])
     for i in range(16): for j …: (write T[i * 64 + a, b]; read T[i * 64 + c, d])
@@ -7,10 +7,10 @@
         T = alloc(f32[64, 1024])
         …: (write T[a, b]; read T[c, d])
 
-A buffer moves into a loop when no value in it outlives an iteration: whatever an iteration reads,
-it has written before, or no iteration has: then iterations touch disjoint parts. On GPUs scopes say
-the same: every block of threads has shared memory of its own, and every thread local memory; global
-memory is allocated by the host.
+A buffer moves into a loop if no value in it outlives an iteration: either each iteration writes
+everything before it reads it, or iterations access disjoint parts. On GPUs the scope decides: every
+block of threads has its own shared memory, and every thread its own local memory; global memory is
+allocated by the host.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from tilewright.lower.coverage import GuardedAccess, covers, hull, joined
 
 
 def compact_buffers(function: Function) -> Function:
-    """Every intermediate buffer lives as far in, and is as small, as its uses allow."""
+    """Allocate every intermediate buffer as far inside, and as small, as its uses allow."""
     body = function.body
     ranges = Ranges.for_function(function)
     if isinstance(body, Alloc):
@@ -70,7 +70,7 @@ def compact_buffers(function: Function) -> Function:
 
 
 def _settle(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
-    """`stmt` with `buffer` allocated at the innermost place that holds all its uses."""
+    """`stmt` with `buffer` allocated at the innermost place that contains all its uses."""
     if not _uses(stmt, buffer):
         return stmt
     if isinstance(stmt, Seq):
@@ -98,7 +98,7 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
 def _accesses(
     stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[GuardedAccess]:
-    """Uses of `buffer` in program order; what a statement reads comes before what it writes."""
+    """Accesses to `buffer` in program order; a statement's reads come before its writes."""
     if isinstance(stmt, Block):
         yield from _region_accesses(stmt, buffer, loops, conditions)
         return
@@ -126,7 +126,7 @@ def _access(
     conditions: tuple[Expr, ...],
     stmt: Stmt,
 ) -> GuardedAccess:
-    """An access whose lanes count as if a loop ran over them."""
+    """An access whose vector lanes count as iterations of a loop."""
     plain = list[Expr]()
     for index in indices:
         if isinstance(index, Ramp):
@@ -140,7 +140,7 @@ def _access(
 def _region_accesses(
     block: Block, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[GuardedAccess]:
-    """What an opaque block touches: its regions, as if by loops over them."""
+    """Accesses of an opaque block: its regions, as if in loops over them."""
     values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
     conditions = (*conditions, *conjuncts(block.predicate))
     for regions, is_store in ((block.reads, False), (block.writes, True)):
@@ -161,7 +161,7 @@ def _region_accesses(
 
 
 def _may_enter(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether the buffer may be allocated in a loop that holds all its uses."""
+    """Whether the buffer may be allocated inside a loop that contains all its uses."""
     if is_over_blocks(loop):
         return buffer.scope in ("shared", "local")
     if is_over_threads(loop):
@@ -176,7 +176,7 @@ def _is_private(loop: For, buffer: Buffer, ranges: Ranges) -> bool:
 
 
 def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
-    """Whether every iteration writes what it reads, before it reads it."""
+    """Whether every iteration writes what it reads before it reads it."""
     written: list[GuardedAccess] = []
     for access in _accesses(loop.body, buffer, (), ()):
         if access.is_store:
@@ -188,8 +188,8 @@ def _writes_first(loop: For, buffer: Buffer, inner: Ranges) -> bool:
 
 
 def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
-    """Whether iterations touch disjoint parts: each moves by as much as it spans, along some
-    dimension or several together."""
+    """Whether iterations access disjoint parts: the loop moves the access by at least its size,
+    along one dimension or several together."""
     hulls = [hull(a, inner) for a in _accesses(loop.body, buffer, (), ())]
     if None in hulls:
         return False
@@ -205,7 +205,7 @@ def _touches_its_own(loop: For, buffer: Buffer, inner: Ranges) -> bool:
 
 
 def _is_determined(value: Expr, digits: set[Expr]) -> bool:
-    """Whether some digits of a value, such as v // 3 and v % 3, determine all of it."""
+    """Whether these digits of a value, such as v // 3 and v % 3, determine it."""
     if value in digits:
         return True
     last = [d for d in digits if isinstance(d, Binary) and d.op == "floormod" and d.a is value]
@@ -213,7 +213,7 @@ def _is_determined(value: Expr, digits: set[Expr]) -> bool:
 
 
 def _moves_alone(index: Expr, var: Var) -> bool:
-    """Whether a variable is in an index as a term by itself, and nowhere else."""
+    """Whether a variable is a separate term of an index, and in no other term."""
     return all(term is var or var not in free_vars(term) for term in linear(index).terms)
 
 
@@ -221,7 +221,7 @@ def _moves_alone(index: Expr, var: Var) -> bool:
 
 
 def _place(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
-    """Allocate `buffer` here, just as large as the elements that `stmt` touches."""
+    """Allocate `buffer` here, just large enough for the elements that `stmt` accesses."""
     accesses = list(_accesses(stmt, buffer, (), ()))
     hulls = [hull(a, ranges) for a in accesses]
     starts, extents = list[Expr](), list[Expr]()
@@ -229,7 +229,7 @@ def _place(stmt: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
         ends = None if None in hulls else [h[dimension] for h in hulls if h is not None]
         start, size = _span(ends, extent, ranges)
         if dimension and buffer.strides is not None:
-            # The strides are used elsewhere: the layout stays as it is.
+            # Something depends on the strides: keep the layout.
             start, size = const(0), extent
         starts.append(start)
         extents.append(size)
@@ -245,7 +245,7 @@ def _is_unchanged(buffer: Buffer, starts: list[Expr], extents: list[Expr]) -> bo
 
 
 def _span(ends: list[tuple[Expr, Expr]] | None, extent: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
-    """Where the elements touched begin, and how many there are; the whole dimension if unsure."""
+    """The first element accessed, and their number; the whole dimension if unsure."""
     if ends is None:
         return const(0), extent
     low, high = ends[0]
@@ -257,7 +257,7 @@ def _span(ends: list[tuple[Expr, Expr]] | None, extent: Expr, ranges: Ranges) ->
     size = simplify(high - low + 1, ranges)
     if not isinstance(size, Const) or loads_in(low):
         return const(0), extent
-    # Iterations past the end, which conditions leave out, may reach farther than the buffer does.
+    # Iterations past the end, which conditions exclude, may reach beyond the buffer.
     if isinstance(extent, Const) and size.value >= extent.value:
         return const(0), extent
     return simplify(low, ranges), size

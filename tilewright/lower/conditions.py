@@ -1,6 +1,5 @@
-"""Conditions of tiles: where they stand, what makes them true for a whole tile, and statements in
-which they are known to hold or to fail.
-"""
+"""Guards of tiles: where conditions occur, what makes them true for a whole tile, and statements
+simplified where they are known to hold or to fail."""
 
 from __future__ import annotations
 
@@ -32,27 +31,27 @@ from tilewright.ir import (
     walk,
 )
 
-#: Conditions, each with what makes it true for a whole tile.
+#: Conditions, each with the one that makes it true for a whole tile.
 Guards = dict[Expr, Expr]
-#: So many statements without guards in an iteration take longer than to test a condition by far.
+#: With this many unguarded statements per iteration, testing a condition costs little.
 _MUCH = 16
 
 
 def statements_of(body: Stmt) -> Sequence[Stmt]:
-    """What is done one after the other, each with loops and guards of its own."""
+    """The consecutive statements of a body, each with its own loops and guards."""
     if isinstance(body, Alloc):
         return statements_of(body.body)
     return body.statements if isinstance(body, Seq) else (body,)
 
 
 def holds(stmt: Stmt, guards: set[Expr]) -> bool:
-    """Whether a branch or the mask of a load in `stmt` asks for one of the guards."""
+    """Whether a branch or the mask of a load in `stmt` tests one of the guards."""
     return any(c in guards for s in walk(stmt) for c in conditions_of(s))
 
 
 def does_more(loop: For, guards: Guards) -> bool:
-    """Whether every iteration does so much beside what the guards stand in that it may test them:
-    versions of all of it would be much code."""
+    """Whether each iteration does so much besides the guarded statements that it may test the
+    guards: versions of the whole body would be much code."""
     if loop.kind != "serial":
         return False
     statements = statements_of(loop.body)
@@ -60,7 +59,7 @@ def does_more(loop: For, guards: Guards) -> bool:
 
 
 def _written_out(stmt: Stmt) -> int:
-    """How many statements there are when all loops over tiles are unrolled."""
+    """The number of statements when all unrolled loops are written out."""
     inside = sum(map(_written_out, child_stmts(stmt)))
     if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, Const):
         return int(stmt.extent.value) * inside
@@ -68,7 +67,7 @@ def _written_out(stmt: Stmt) -> int:
 
 
 def deeper_loop_decides(body: Stmt, scope: frozenset[Var]) -> bool:
-    """Whether some guard needs a variable that a loop further in binds: then all wait for it."""
+    """Whether some guard needs a variable of a loop further in: then all wait for that loop."""
     for stmt in _loops(body):
         inner = dict(guards_in(stmt.body, knowing_nothing(), scope | {stmt.var}, frozenset()))
         if any(stmt.var in free_vars(g) for g in inner):
@@ -105,8 +104,8 @@ def guards_in(
 
 
 def masks_of_sums(loop: For, scope: frozenset[Var]) -> Iterator[tuple[Expr, Expr]]:
-    """Masks that all of an innermost loop's body shares, where its iterations are summed up in a
-    tile: rows of windows that lie outside of an image."""
+    """Masks shared by the whole body of an innermost loop whose iterations are summed in a tile:
+    rows of windows that are outside an image."""
     inside = list(walk(loop.body))
     stored = [i for s in inside if isinstance(s, Store) for i in s.indices]
     if any(_loops(loop.body)) or any(loop.var in free_vars(i) for i in stored):
@@ -131,7 +130,7 @@ def masks(stmt: Stmt) -> Iterator[Expr]:
 
 
 def _for_whole_tile(condition: Expr, ranges: Ranges, tile: frozenset[Var]) -> Expr | None:
-    """What makes `condition` true for all values of the tile's variables."""
+    """The condition under which `condition` is true for all values of the tile's variables."""
     if not isinstance(condition, Binary) or not condition.a.dtype.is_integer:
         return None
     if loads_in(condition) or condition.op not in ("lt", "le", "gt", "ge"):
@@ -146,9 +145,9 @@ def _for_whole_tile(condition: Expr, ranges: Ranges, tile: frozenset[Var]) -> Ex
 
 
 def outside(body: Stmt, guards: Guards) -> Stmt:
-    """`body` where not all guards hold, if these ask the same of all of a tile.
+    """`body` where some guard fails, if the guards are the same for the whole tile.
 
-    What would be loaded where all of them do is zero.
+    Loads under all the guards then give zero.
     """
     if any(whole is not guard for guard, whole in guards.items()):
         return body
@@ -166,7 +165,7 @@ def outside(body: Stmt, guards: Guards) -> Stmt:
 
 
 def without(body: Stmt, guards: set[Expr]) -> Stmt:
-    """`body` where the guards are known to hold."""
+    """`body` simplified for where the guards are known to hold."""
     memo: dict[Expr, Expr] = {}
 
     def on_node(node: Expr) -> Expr | None:

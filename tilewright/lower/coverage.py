@@ -1,4 +1,4 @@
-"""Does a store write all that a read can ask for?"""
+"""Whether a store writes everything that a read may access."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GuardedAccess:
 
 
 def covers(store: GuardedAccess, read: GuardedAccess, buffer: Buffer, ranges: Ranges) -> bool:
-    """Whether `store` has written all elements of the buffer that `read` can ask for."""
+    """Whether `store` has written all elements of the buffer that `read` may access."""
     if store.loops and read.loops and store.loops[0] is read.loops[0]:
         # Both in one loop: compare them inside it (an iteration reads what it has just written).
         shared = store.loops[0]
@@ -59,7 +59,7 @@ def covers(store: GuardedAccess, read: GuardedAccess, buffer: Buffer, ranges: Ra
 
 
 def joined(first: GuardedAccess, second: GuardedAccess) -> GuardedAccess | None:
-    """Two stores as one, where the second goes on where the first ends: the parts of a vector."""
+    """Two stores as one, where the second continues the first: the parts of a vector."""
     if not first.loops or not second.loops or first.loops[:-1] != second.loops[:-1]:
         return None
     one, other = first.loops[-1], second.loops[-1]
@@ -82,11 +82,11 @@ def _reaches(high: Expr, low: Expr, ranges: Ranges) -> bool:
 def _written(
     store: GuardedAccess, read: GuardedAccess, buffer: Buffer, ranges: Ranges
 ) -> list[tuple[Expr, Expr]] | None:
-    """In every dimension the first and the last index of a box that a store has written all of
-    where a read is reached; None if unsure."""
+    """The bounds, per dimension, of a box that the store has written completely wherever the read
+    is reached; None if unsure."""
     conditions = _open_conditions(store, read)
     inside = _ranges_inside(store, buffer, ranges) if conditions else ranges
-    # The others hold for all of the buffer.
+    # The other conditions hold for the whole buffer.
     hard = [c for c in conditions if not prove(c, inside)]
     if not hard and _is_dense(store):
         return hull(store, ranges)
@@ -96,7 +96,7 @@ def _written(
 def _counted(
     store: GuardedAccess, conditions: list[Expr], ranges: Ranges
 ) -> list[tuple[Expr, Expr]] | None:
-    """The box in which a store meets each element once, as where one loop runs over all of it:
+    """The box in which a store writes each element once, as where one loop covers all of it:
 
     for t in thread(64, "threadIdx.x"): T[t // 16, t % 16] = …
     """
@@ -113,18 +113,18 @@ def _counted(
 
 
 def _open_conditions(store: GuardedAccess, read: GuardedAccess) -> list[Expr]:
-    """Conditions on the store that the read is not under as well; memory may have changed since."""
+    """Conditions on the store that are not also on the read; memory may have changed since."""
     shared = {c for condition in read.conditions for c in conjuncts(condition) if not loads_in(c)}
     return [c for cond in store.conditions for c in conjuncts(cond) if c not in shared]
 
 
 def _clipped(high: Expr, extent: Expr, ranges: Ranges) -> Expr:
-    """Elements past the buffer's shape hold nothing that matters."""
+    """Elements past the buffer's shape do not matter."""
     return simplify(extent - 1, ranges) if prove(extent - 1 <= high, ranges) else high
 
 
 def _ranges_inside(store: GuardedAccess, buffer: Buffer, ranges: Ranges) -> Ranges:
-    """What is known where the element written is inside the buffer."""
+    """What is known where the element written is in bounds."""
     ranges = _with_loops(ranges, store.loops)
     for index, extent in zip(store.indices, buffer.shape, strict=True):
         ranges = ranges.assuming(index < extent)
@@ -132,7 +132,7 @@ def _ranges_inside(store: GuardedAccess, buffer: Buffer, ranges: Ranges) -> Rang
 
 
 def _is_dense(store: GuardedAccess) -> bool:
-    """Whether the loops around the store reach every element between the first and the last."""
+    """Whether the loops around the store write every element between the first and the last."""
     used: set[Var] = set()
     for index in store.indices:
         own = [loop for loop in store.loops if loop.var in free_vars(index)]
@@ -151,7 +151,7 @@ def _leaves_no_gap(index: Expr, loops: list[For]) -> bool:
         step = abs(terms[loop.var])
         if step > reach:
             return False
-        # A loop of unknown length may reach on and on, so only that with the widest step is one.
+        # Only the loop with the widest step may have an unknown length.
         length = loop.extent
         reach = reach + step * (int(length.value) - 1) if isinstance(length, Const) else 0
     return True
@@ -164,7 +164,7 @@ def _with_loops(ranges: Ranges, loops: tuple[For, ...]) -> Ranges:
 
 
 def hull(access: GuardedAccess, ranges: Ranges) -> list[tuple[Expr, Expr]] | None:
-    """The least and the greatest index in every dimension, over the loops around the access."""
+    """The bounds of the index in every dimension, over the loops around the access."""
     inner = _with_loops(ranges, access.loops)
     variables = [loop.var for loop in access.loops]
     found = [symbolic_bounds(index, inner, variables) for index in access.indices]

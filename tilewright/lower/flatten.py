@@ -1,4 +1,4 @@
-"""Turn every access into one with a single index, in elements from the start of the buffer.
+"""Give every access a single index, in elements from the start of the buffer.
 
 A[i, j]  -->  A[i * 64 + j]
 """
@@ -31,7 +31,7 @@ from tilewright.ir import (
 
 
 def flatten(function: Function) -> Function:
-    """Every load and store has one index."""
+    """Replace the indices of every load and store by one."""
     memo: dict[Expr, Expr] = {}
     flat = map_function(function, _flatten_store, lambda e: map_expr(e, _flatten_load, memo))
     if not _divides_by_sizes(flat):
@@ -40,7 +40,7 @@ def flatten(function: Function) -> Function:
 
 
 def _divides_by_sizes(function: Function) -> bool:
-    """Whether there are remainders by sizes that only loops know to be positive.
+    """Whether there are remainders by sizes that are known to be positive only inside loops.
 
     for k in range(h * w): A[k // w * w + k % w]  -->  for k in range(h * w): A[k]
     """
@@ -52,8 +52,8 @@ def _divides_by_sizes(function: Function) -> bool:
 
 
 def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
-    """A statement with simpler indices. Masks of loads stay, also where a condition around them
-    says the same: vectorized stores take such a condition for theirs."""
+    """A statement with simpler indices. Masks of loads stay, even if a surrounding condition
+    implies them: vectorized stores use that condition as their mask."""
     inside = ranges.with_extent(stmt.var, stmt.extent) if isinstance(stmt, For) else ranges
     memo: dict[Expr, Expr] = {}
 
@@ -72,11 +72,11 @@ def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The position of an element: its indices weighted by the strides, from the offset on."""
+    """The position of an element: the offset plus its indices weighted by the strides."""
     position: Expr = buffer.offset
     for index, stride in zip(indices, buffer.stride_exprs(), strict=True):
         index = cast(index, position.dtype)
-        # Strides of unknown sizes are long to simplify, just to find that nothing is left of them.
+        # Strides of unknown sizes are slow to simplify, only to be multiplied by zero.
         if is_const(index, 0):
             continue
         term = index if stride is const(1) else _times(index, stride)

@@ -1,9 +1,9 @@
-"""Small number formats as arithmetic: their bits to float32 and back.
+"""Small number formats as arithmetic: between their bits and float32.
 
-A value of such a format is carried as the unsigned integer of its bits (a byte, or two). `decode`
-and `encode` see through these bits with plain float32 and integer operations, so that they
-vectorize everywhere and call no library. Rounding is to nearest even; what is too large becomes
-infinity, NaN or the greatest value, whichever the format has first (as in `ml_dtypes`).
+A value of such a format is represented by the unsigned integer of its bits (one byte, or two).
+`decode` and `encode` use plain float32 and integer operations, so that they vectorize everywhere
+and call no library. Rounding is to nearest even; values that are too large become infinity, NaN or
+the greatest value, the first of these that the format has (as in `ml_dtypes`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _F32, _F64, _U32 = DType.of("float32"), DType.of("float64"), DType.of("uint32")
 _MANTISSA, _BIAS = 23, 127
 _INFINITY, _QUIET_NAN = 0x7F800000, 0x7FC00000
 _SIGN, _MAGNITUDE = 0x80000000, 0x7FFFFFFF
-#: Whole numbers up to this are exact in float64.
+#: Integers up to this are exact in float64.
 _EXACT: Final = 1 << 53
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether values of the type are carried as bits: no target computes with it everywhere."""
+    """Whether values of the type are represented by bits: not all targets can compute with it."""
     return dtype.bits < 32 and (dtype.is_float or dtype.is_storage_only)
 
 
@@ -43,7 +43,7 @@ def carrier(dtype: DType) -> DType:
 
 
 class Formats:
-    """Conversions; a target may have instructions for some formats, which are then `native`."""
+    """Conversions; `native` are the formats for which a target has instructions."""
 
     def __init__(self, native: frozenset[str] = frozenset()) -> None:
         self._native = native
@@ -75,9 +75,9 @@ class Formats:
 
 
 def native_formats(target: Target) -> frozenset[str]:
-    """The formats that `target` converts from and to float32 by itself, just as we define it.
+    """The formats that `target` converts to and from float32 natively, exactly as defined here.
 
-    AVX-512's instruction for bfloat16 is no such one: it takes subnormal numbers for zeros.
+    AVX-512's instruction for bfloat16 is not among them: it treats subnormal numbers as zero.
     """
     has_half = {
         "aarch64": True,
@@ -90,7 +90,7 @@ def native_formats(target: Target) -> frozenset[str]:
 
 
 def fused_multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
-    """`a * b + c` of decoded values, where only rounding it to a narrow format rounds it."""
+    """`a * b + c` of decoded values, rounded only once: to the narrow format."""
     product, c = cast(a, _F64) * cast(b, _F64), cast(c, _F64)
     total = product + c
     part = total - product
@@ -103,7 +103,7 @@ def fused_multiply_add(a: Expr, b: Expr, c: Expr) -> Expr:
 
 
 def _as_single(value: Expr) -> Expr:
-    """`value` as float32, where what is cut off shows in the last bit: rounding on stays right."""
+    """`value` as float32 rounded to odd, so that rounding it again gives the right result."""
     dtype = value.dtype
     if dtype.is_float:
         return value if dtype.bits == 32 else _single_to_odd(value)
@@ -113,7 +113,7 @@ def _as_single(value: Expr) -> Expr:
 
 
 def _within_double(value: Expr) -> Expr:
-    """A whole number that float64 holds, equal to `value` or on the same side of every tie."""
+    """An integer that float64 can hold, equal to `value` or on the same side of every tie."""
     if value.dtype.bits < 64:
         return value
     low = (1 << 11) - 1
@@ -132,7 +132,7 @@ def _single_to_odd(value: Expr) -> Expr:
 
 
 def _made_odd(near: Expr, too_small: Expr, too_large: Expr) -> Expr:
-    """`near` moved towards the true value, by one unit, where its last bit is even."""
+    """`near` moved towards the true value by one unit, if its last bit is even."""
     word = reinterpret(near, f"uint{near.dtype.bits}")
     stepped = select(too_small, word + 1, select(too_large, word - 1, word))
     return reinterpret(select((word & 1) == 0, stepped, word), near.dtype.scalar)
@@ -164,7 +164,7 @@ def _decode_float(word: Expr, dtype: DType) -> Expr:
     assert layout is not None
     magnitude = word & ((1 << (layout.exponent + layout.mantissa)) - 1)
     number = (magnitude << (_MANTISSA - layout.mantissa)) + ((_BIAS - layout.bias) << _MANTISSA)
-    # A subnormal seen as a normal number has a leading one too many: take it away.
+    # A subnormal decoded as a normal number has an extra leading one: subtract it.
     least = 2.0 ** (1 - layout.bias)
     subnormal = reinterpret(number + (1 << _MANTISSA), _F32) - least
     found = select(magnitude < (1 << layout.mantissa), reinterpret(subnormal, _U32), number)
@@ -183,7 +183,7 @@ def _encode_float(value: Expr, dtype: DType) -> Expr:
     magnitude = word & _MAGNITUDE
     shift = _MANTISSA - layout.mantissa
     normal = _round_off(magnitude, shift) - ((_BIAS - layout.bias) << layout.mantissa)
-    # Adding a number whose last bit weighs as much as the least subnormal rounds to that.
+    # Adding a number whose last bit has the weight of the least subnormal rounds to that.
     magic = Const(2.0 ** (shift + 1 - layout.bias), _F32)
     subnormal = reinterpret(call("abs", value) + magic.value, _U32) - _bits(magic)
     smallest = Const(2.0 ** (1 - layout.bias), _F32)
@@ -195,7 +195,7 @@ def _encode_float(value: Expr, dtype: DType) -> Expr:
 
 
 def _with_specials(value: Expr, code: Expr, sign: Expr, dtype: DType) -> Expr:
-    """Cut `code` off at infinity, NaN or the greatest value."""
+    """Limit `code` to infinity, NaN or the greatest value."""
     layout = dtype.float_format
     assert layout is not None
     is_nan = call("isnan", value)
@@ -207,12 +207,12 @@ def _with_specials(value: Expr, code: Expr, sign: Expr, dtype: DType) -> Expr:
     code = minimum(code, everything)
     if layout.has_nan:
         return code | sign
-    # Nothing stands for NaN here; `ml_dtypes` makes it the zero of the other sign.
+    # The format has no NaN; like `ml_dtypes`, use the zero of the opposite sign.
     return select(is_nan, sign ^ (1 << (dtype.bits - 1)), code | sign)
 
 
 def _with_one_zero(code: Expr, sign: Expr) -> Expr:
-    """The sign bit alone is NaN: neither zero nor NaN takes a sign."""
+    """The sign bit alone is NaN: neither zero nor NaN has a sign."""
     plain = (code == 0) | (code == 1 << 7)
     return select(plain, code, code | sign)
 
@@ -229,18 +229,18 @@ def _decode_exponent(word: Expr) -> Expr:
 
 
 def _encode_exponent(value: Expr) -> Expr:
-    """Ties go up. Among the subnormals only what is no more than 0's value becomes that."""
+    """Ties go up. Of the subnormals, only those up to the value of code 0 become 0."""
     word = reinterpret(value, _U32)
     half = 1 << (_MANTISSA - 1)
     code = (word + half) >> _MANTISSA
     code = select(word <= half, _like(0, word), code)
-    # By bits: a comparison may take 0's value, which is denormal, for zero.
+    # By bits: a comparison may treat the value of code 0, a denormal, as zero.
     is_positive = word - 1 < _INFINITY
     return select(is_positive, minimum(code, 0xFF), _like(0xFF, word))
 
 
 def _round_off(word: Expr, shift: int) -> Expr:
-    """`word` without its last bits, to the nearest, ties to even."""
+    """`word` without its last bits, rounded to nearest, ties to even."""
     return (word + ((1 << (shift - 1)) - 1) + ((word >> shift) & 1)) >> shift
 
 

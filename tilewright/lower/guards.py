@@ -1,4 +1,4 @@
-"""Move conditions that tiles share out of their inner loops.
+"""Hoist conditions that a whole tile shares out of its inner loops.
 
     for io: for k: for ii in unrolled(4): if io * 4 + ii < n: …
     -->
@@ -7,10 +7,10 @@
         else:               for k: for ii in unrolled(4): if io * 4 + ii < n: …
 
 The condition of the whole tile is the guard at the worst values of the unrolled and vectorized
-loops between; it is tested where the variables that are left are known. Windows over an image have
-a third version, for tiles that are inside along all but the innermost dimension: its few loads at
-the edge are masked. A tile whose rows are summed up over a loop has versions with fewer rows
-instead (`lower.tile_rows`).
+loops between; it is tested where its other variables are known. Windows over an image have a third
+version, for tiles inside along all but the innermost dimension: the few loads at that edge are
+masked. A tile whose rows are summed over a loop has versions with fewer rows instead
+(`lower.tile_rows`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from tilewright.lower.tile_rows import (
 
 
 def hoist_guards(function: Function) -> Function:
-    """Guards of tiles are tested once for the tile where possible."""
+    """Test guards of tiles once per tile where possible."""
     ranges = Ranges.for_function(function)
     scope = frozenset(function.dims) | {p for p in function.params if isinstance(p, Var)}
     hoister = _Hoister(set(), uses_of_buffers(function.body))
@@ -75,9 +75,9 @@ def hoist_guards(function: Function) -> Function:
 
 
 class _Hoister:
-    """`settled` are guards that an enclosing test decides already; `uses` counts the uses of each
-    buffer; `inner` is the variable of the loop whose tiles are considered. What threads of a device
-    do has no versions by rows: their sums are in registers, which have no addresses."""
+    """`settled` are guards that an enclosing test has decided; `uses` counts the uses of each
+    buffer; `inner` is the variable of the loop whose tiles are considered. Code of GPU threads gets
+    no versions by rows: its sums are in registers, which have no addresses."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class _Hoister:
         return map_children(stmt, lambda _: body)
 
     def _split(self, loop: For, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
-        """The loop's body, in versions if it has guards that are best decided here."""
+        """The loop's body, in versions if it has guards that are best tested here."""
         found = dict(guards_in(loop.body, ranges, scope, frozenset()))
         found.update(masks_of_sums(loop, scope))
         waiting = [s for s in statements_of(loop.body) if deeper_loop_decides(s, scope)]
@@ -119,7 +119,7 @@ class _Hoister:
         return hoister.versions(loop.body, hopeful, ranges, scope)
 
     def versions(self, body: Stmt, guards: Guards, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
-        """`body` with, in place of what the guards stand in, versions with and without them."""
+        """`body` with its guarded parts in versions with and without the guards."""
         if isinstance(body, Alloc):
             return replace(body, body=self.versions(body.body, guards, ranges, scope))
         if isinstance(body, For) and does_more(body, guards):
@@ -150,7 +150,7 @@ class _Hoister:
         return made
 
     def _groups(self, body: Stmt, guards: Guards) -> list[Guards]:
-        """The guards that versions of `body` are without: all, or those of outer dimensions."""
+        """The sets of guards to drop in versions of `body`: those of outer dimensions, and all."""
         masked = {c for s in walk(body) for c in masks(s)}
         outer = {g: w for g, w in guards.items() if self.inner not in free_vars(w)}
         return [outer, guards] if outer and outer.keys() < guards.keys() <= masked else [guards]
@@ -167,10 +167,10 @@ class _Hoister:
     def _whole_or_edge(
         self, tile: Stmt, rows: TileRows, ranges: Ranges, scope: frozenset[Var]
     ) -> Stmt:
-        """All rows, or else a tile in which only loops that sum rows up have versions.
+        """All rows, or else an edge tile in which only loops that sum rows have versions.
 
-        What comes before and after sums is done once, and is much code where it is an activation:
-        at the edge it is there once, and tests every row.
+        The code before and after sums may be long (an activation), so at the edge it exists once,
+        and tests every row.
         """
         enough = simplify(rows.room >= rows.most, ranges)
         full = self._of_rows(with_rows(tile, rows, rows.most), ranges.assuming(enough), scope)
@@ -194,8 +194,8 @@ class _Hoister:
     def _kept_sums(
         self, statements: Sequence[Stmt], rows: TileRows
     ) -> tuple[int, int, TileRows | None]:
-        """Which statements sum rows up in registers and copy the sums elsewhere, with the loops of
-        the copies: these are done by parts where there are many tiles for one at the edge."""
+        """The statements that sum rows in registers and copy the sums elsewhere, with the loops of
+        these copies: they are computed in parts where there are many tiles per edge tile."""
         sums = {
             b
             for s in statements
@@ -242,8 +242,8 @@ class _Hoister:
         return made
 
     def _own_buffers(self, tile: Stmt, rows: TileRows) -> set[Buffer] | None:
-        """The buffers in registers that a tile alone uses; None where its rows cannot be computed
-        by parts: others use some as well, or something else is done than rows of it."""
+        """The register buffers that only this tile uses; None where its rows cannot be computed in
+        parts: other code uses some of them, or the tile does more than compute its rows."""
         inside = uses_of_buffers(tile)
         stores = [s for s in walk(tile) if isinstance(s, Store)]
         own = {s.buffer for s in stores if s.buffer.scope == "local"}
@@ -267,7 +267,7 @@ class _Hoister:
     def _parts(
         self, tile: Stmt, rows: TileRows, own: set[Buffer], ranges: Ranges, scope: frozenset[Var]
     ) -> list[Stmt]:
-        """Versions for 4, 2 and 1 rows, which are done where there are so many."""
+        """Versions for 4, 2 and 1 rows, each executed if the number of rows includes it."""
         most, *others = rows.parts
         front = simplify(rows.room >= most, ranges)
         first = self._of_rows(with_rows(tile, rows, most), ranges.assuming(front), scope)
@@ -295,7 +295,7 @@ class _Hoister:
 
 
 def _flat(stmt: Stmt) -> tuple[tuple[Buffer, ...], list[Stmt]]:
-    """Statements in a row, and the buffers that are allocated for some of them."""
+    """Consecutive statements, and the buffers allocated for some of them."""
     if isinstance(stmt, Alloc):
         buffers, statements = _flat(stmt.body)
         return (*stmt.buffers, *buffers), statements
@@ -306,7 +306,7 @@ def _flat(stmt: Stmt) -> tuple[tuple[Buffer, ...], list[Stmt]]:
 
 
 def _with_start(before: list[Stmt], tile: Stmt) -> tuple[list[Stmt], Stmt]:
-    """The tile together with what its sums start from, where that comes just before it."""
+    """The tile together with the initialisation of its sums, if that comes right before it."""
     used = {b for b in uses_of_buffers(tile) if b.scope == "local"}
     count = len(before)
     while count and not used.isdisjoint(uses_of_buffers(before[count - 1])):
@@ -315,7 +315,7 @@ def _with_start(before: list[Stmt], tile: Stmt) -> tuple[list[Stmt], Stmt]:
 
 
 def _runs(body: Seq, guards: Guards) -> list[Stmt]:
-    """Statements in a row that ask the same of whole tiles, together."""
+    """Group consecutive statements that have the same whole-tile conditions."""
     runs: list[tuple[set[Expr], list[Stmt]]] = []
     for stmt in body.statements:
         wanted = {whole for g, whole in guards.items() if holds(stmt, {g})}

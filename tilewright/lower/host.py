@@ -1,4 +1,4 @@
-"""The passes that make a host program ready for code generation; it has no blocks to lower."""
+"""The passes that prepare a host program for code generation; it has no blocks to lower."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.target import Target
 
 
 def lower_host(function: Function, target: Target) -> Function:
-    """`function` with its buffers in one arena and every access by one index."""
+    """`function` with its buffers in one arena and a single index per access."""
     if target.host is not None:
         function = reach_device(function)
     return flatten(plan_arena(function, side_by_side=target.host is not None))

@@ -33,14 +33,14 @@ from tilewright.ir import (
 
 
 def place_init(function: Function) -> Function:
-    """No block keeps an `init`."""
+    """Move the inits of all blocks in front of their reductions."""
     body, left = _place(function.body, ())
     assert not left
     return function.with_body(body)
 
 
 def _place(stmt: Stmt, loops: tuple[For, ...]) -> tuple[Stmt, list[tuple[For | None, Stmt]]]:
-    """`stmt` without inits, and the nests that must go before some loop around it."""
+    """`stmt` without inits, and the nests to insert before some loop around it."""
     waiting: list[tuple[For | None, Stmt]] = []
     inside = (*loops, stmt) if isinstance(stmt, For) else loops
 
@@ -78,29 +78,29 @@ def _detach(
 
 
 def _guarded_by(loops: Sequence[For], block: Block) -> Block:
-    """The block with what of its predicate depends on loops: a reduction over nothing has none."""
+    """The block with the parts of its predicate that depend on loops, also for empty reductions."""
     variables = {loop.var for loop in loops}
     kept = [c for c in conjuncts(block.predicate) if not variables.isdisjoint(free_vars(c))]
     return replace(block, predicate=all_of(*kept))
 
 
 def _without_init(block: Block) -> Block:
-    """What the init gave, the body now reads."""
+    """The body now also reads what the init wrote."""
     known = {region.buffer for region in block.reads}
     given = tuple(region for region in block.writes if region.buffer not in known)
     return replace(block, init=None, reads=(*given, *block.reads))
 
 
 def _mixes_space_and_reduction(block: Block, carriers: Sequence[For]) -> bool:
-    """Whether a loop drives a spatial and a reduction variable at once (they were fused)."""
+    """Whether one loop determines both spatial and reduction variables (they were fused)."""
     spatial = [b for it, b in zip(block.iters, block.bindings, strict=True) if it.kind != "reduce"]
     return any(loop.var in free_vars(b) for loop in carriers for b in spatial)
 
 
 def _nest(block: Block, loops: Sequence[For], carriers: Sequence[For]) -> Stmt:
-    """The init under copies of the loops that its elements depend on."""
+    """The init in copies of the loops that its elements depend on."""
     kept = [loop for loop in loops if loop not in carriers and _is_used(loop.var, block)]
-    # A loop that moves neither the element nor the reduction starts it in its first iteration.
+    # A loop that changes neither the element nor the reduction: init in its first iteration.
     renamed: dict[Var, Expr] = {loop.var: const(0) for loop in loops}
     variables = {loop.var: Var(loop.var.name, loop.var.dtype) for loop in kept}
     renamed |= variables
@@ -130,7 +130,7 @@ def _instance(
     renamed: dict[Var, Expr],
     hidden: frozenset[Var] = frozenset(),
 ) -> Stmt:
-    """One instance of the init, guarded by what of the predicate concerns it."""
+    """One instance of the init, guarded by the parts of the predicate that concern it."""
     assert block.init is not None
     values = {it.var: substitute(b, renamed) for it, b in zip(block.iters, bindings, strict=True)}
     body = substitute_stmt(block.init, values)

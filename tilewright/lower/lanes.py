@@ -1,12 +1,12 @@
-"""Read neighbouring scalars as one vector where the machine multiplies by single lanes.
+"""Load contiguous scalars as one vector where the machine can multiply by a single lane.
 
     acc += broadcast(A[k * 8 + 5], 4) * B[…]
     -->
     acc += broadcast(lane(A[ramp(k * 8 + 4, 1, 4)], 1), 4) * B[…]
 
 Eight scalars that are each broadcast to a vector then cost two loads instead of eight, and the
-multiply-add takes its factor straight from a lane. So it is with the groups of narrow elements that
-dot products multiply. Only whole aligned groups inside the buffer are read.
+multiply-add takes its factor directly from a lane. The same goes for the groups of narrow elements
+that dot products multiply. Only whole aligned groups inside the buffer are loaded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.target import Target
 
 
 def group_lanes(function: Function, target: Target) -> Function:
-    """Broadcasts of elements become broadcasts of lanes, where a lane can be multiplied by."""
+    """Turn broadcasts of elements into broadcasts of lanes, if the target can multiply by lanes."""
     if not target.has_lane_fma:
         return function
     memo: dict[Expr, Expr] = {}
@@ -65,8 +65,8 @@ def _from_lane(node: Expr, target: Target) -> Expr | None:
 
 
 def _factor(e: Expr) -> tuple[Load, Expr, int] | None:
-    """What is loaded, from which element on, and how many: a float, or a group of narrow elements
-    that a dot product takes."""
+    """The load, its first element, and their number: one float, or a group of narrow elements that
+    a dot product takes."""
     if isinstance(e, Load):
         (index,) = e.indices
         return (e, index, 1) if e.dtype.is_float else None
@@ -80,5 +80,5 @@ def _factor(e: Expr) -> tuple[Load, Expr, int] | None:
 
 
 def _multiple_of(buffer: Buffer) -> int:
-    """A number that divides how many elements the buffer has."""
+    """A divisor of the number of elements of the buffer."""
     return prod(divisor(d) for d in buffer.shape)

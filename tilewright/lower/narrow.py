@@ -4,12 +4,12 @@
     -->
     C[i] = encode(decode(A[i]) * decode(B[i]))                    A, B, C: u16; the product is f32
 
-float16, bfloat16, the float8 and float4 formats and integers under a byte are carried as the
-unsigned integers of their bits, in buffers and in registers. Every operation decodes its operands,
-computes in float32 and encodes its result, which rounds it (`lower.formats` spells that out). What
-only moves a value (select, broadcast, a load that is stored) moves its bits.
+float16, bfloat16, the float8 and float4 formats and integers smaller than a byte are represented by
+the unsigned integers of their bits, in buffers and in registers. Every operation decodes its
+operands, computes in float32 and encodes its result, which rounds it (see `lower.formats`).
+Operations that only move values (select, broadcast, a load that is stored) move the bits.
 
-Calls of a target's own instructions, and of C functions, keep the types they were written with.
+Calls of a target's own instructions, and of C functions, keep their original types.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tilewright.ir import (
 from tilewright.lower.formats import Formats, carrier, fused_multiply_add, is_narrow
 
 Operands = tuple[Expr, ...]
-#: Intrinsics that only move values, or ask where they are.
+#: Intrinsics that only move values or take addresses.
 _MOVES = frozenset(
     "lane zip zip_low zip_high unpack_low unpack_high join address_of tile_of distance "
     "keep_order".split()
@@ -54,9 +54,9 @@ _MOVES = frozenset(
 
 
 def legalize_types(function: Function, formats: frozenset[str] = frozenset()) -> Function:
-    """No arithmetic on small formats is left, and no conversion that would need a library.
+    """Replace arithmetic on small formats, and conversions that would need a library.
 
-    `formats` are those that the target converts by itself.
+    `formats` are those that the target converts natively.
     """
     legalizer = _Legalizer(Formats(formats))
     body = legalizer.body(function.body)
@@ -110,13 +110,13 @@ class _Legalizer:
         return map_expr(root, self._finish, self._memo, self._over)
 
     def _over(self, node: Expr, operands: Operands) -> Expr:
-        """`node` over mapped operands; those of narrow types have become bits."""
+        """`node` with mapped operands; those of narrow types are bits now."""
         if not any(is_narrow(o.dtype) for o in node.operands):
             return node.with_operands(operands)
         return _RULES[type(node)](self, node, operands)
 
     def _finish(self, node: Expr) -> Expr | None:
-        """A node of a narrow type over operands that are of none."""
+        """A node of a narrow type whose operands are not narrow."""
         if not is_narrow(node.dtype):
             return None
         return _SOURCES[type(node)](self, node)

@@ -6,12 +6,13 @@
     T = alloc(f32[112])
     for i in range(7): for j in unrolled(16): block T(v = i * 16 + j): T[v] = …
 
-A conjunct of a block's predicate that only says "the element written is inside its buffer" is
-dropped when the buffer is intermediate: it grows by what lies outside, and nobody reads that. What
-the block reads must be inside its buffers without the condition too, and after their beginnings.
-Where a loop that is neither unrolled nor vectorized ends the tiles, its condition stays: the loop
-will just be shorter (`lower.tighten`). So does a condition on rows whose number is not known, in
-the steps of a scan: these have few rows, and tiles get versions for them (`lower.tile_rows`).
+A conjunct of a block's predicate that only says "the element written is in bounds" is dropped if
+the buffer is intermediate: the buffer grows, and nothing reads the extra elements. The block's
+reads must then be in bounds without the condition, too; those of intermediate buffers, which grow
+at the end, only need non-negative indices. Where a loop that is neither unrolled nor vectorized
+ends the tiles, its condition stays: the loop will just be shorter (`lower.tighten`). In the steps
+of a scan, a condition on an unknown number of rows stays, too: there are few rows, and tiles get
+versions for them (`lower.tile_rows`).
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ from tilewright.ir import (
 from tilewright.lower.tighten import is_shortened, limit_of
 
 Values = dict[Var, Expr]
-#: Choices within choices whose conditions are remembered.
+#: Nesting depth of selects up to which their conditions are remembered.
 _CHOICES = 4
 
 
 def overcompute(function: Function) -> Function:
-    """Predicates that only protect the edges of intermediate buffers are gone."""
+    """Drop predicates that only guard the edges of intermediate buffers."""
     relaxer = _Relaxer(function)
     body = relaxer.stmt(function.body, Ranges.for_function(function), ())
     grown = {b: b.with_(shape=shape) for b, shape in relaxer.shapes.items()}
@@ -61,15 +62,15 @@ def overcompute(function: Function) -> Function:
 
 
 class _Relaxer:
-    """Drops conditions, and remembers the shapes that buffers need then."""
+    """Drops conditions, and remembers the shapes that buffers then need."""
 
     def __init__(self, function: Function) -> None:
         allocs = [s for s in walk(function.body) if isinstance(s, Alloc)]
         scalars = [p for p in function.params if isinstance(p, Var)]
-        #: What callers know, and sizes may depend on.
+        #: Values that callers know; sizes may depend on them.
         self.known = frozenset([*function.dims, *scalars])
         self.steps = _loops_over_steps(function)
-        # With strides of its own a row that grows would reach into the next one.
+        # With explicit strides, a row that grows would overlap the next one.
         held = [b for s in allocs for b in s.buffers if b.is_compact]
         self.local = frozenset(b for b in held if b.strides is None)
         self.shapes: dict[Buffer, tuple[Expr, ...]] = {}
@@ -80,7 +81,7 @@ class _Relaxer:
             kept = self._relaxed(stmt.predicate, stmt.body, values, ranges, loops)
             return stmt if kept is None else replace(stmt, predicate=all_of(*kept))
         if isinstance(stmt, If) and isinstance(stmt.then, Store) and stmt.otherwise is None:
-            # What a reduction starts with is under the reduction's own condition.
+            # The init of a reduction is under the reduction's own condition.
             same: Values = {loop.var: loop.var for loop in loops}
             kept = self._relaxed(stmt.condition, stmt.then, same, ranges, loops)
             if kept is None:
@@ -93,7 +94,7 @@ class _Relaxer:
     def _relaxed(
         self, condition: Expr, body: Stmt, values: Values, ranges: Ranges, loops: tuple[For, ...]
     ) -> list[Expr] | None:
-        """The parts of a condition on `body` that are needed; None where all are."""
+        """The necessary parts of a condition on `body`; None if all of them are."""
         parts = conjuncts(condition)
         stores = [s for s in walk(body) if isinstance(s, Store)]
         if not parts or not stores or not all(self._may_grow(s) for s in stores):
@@ -117,7 +118,7 @@ class _Relaxer:
         return kept
 
     def _counts_rows_of_a_step(self, condition: Expr, loops: tuple[For, ...]) -> bool:
-        """Whether `condition` ends the rows of a tile where only callers know, inside of a scan."""
+        """Whether `condition` limits a tile to an unknown number of rows, inside a scan."""
         used = free_vars(condition)
         is_of_rows = any(loop.kind == "unrolled" and loop.var in used for loop in loops)
         in_step = any(loop.var in self.steps for loop in loops)
@@ -134,7 +135,7 @@ class _Relaxer:
         ranges: Ranges,
         loops: tuple[For, ...],
     ) -> bool:
-        """Make the buffer hold all that `access` touches, where that is known beforehand."""
+        """Enlarge the buffer to hold all that `access` accesses, if that is known in advance."""
         reach = [_reach(substitute(i, values), ranges, loops) for i in access.indices]
         if any(e is None or loads_in(e) or not free_vars(e) <= self.known for e in reach):
             return False
@@ -144,9 +145,9 @@ class _Relaxer:
         return True
 
     def _reads_inside(self, body: Stmt, values: Values, ranges: Ranges, kept: list[Expr]) -> bool:
-        """Whether what is read lies inside its buffer as long as `kept` holds.
+        """Whether all reads are in bounds as long as `kept` holds.
 
-        Intermediate buffers grow at their ends, so that only their beginnings count.
+        Intermediate buffers grow at the end, so for them only the lower bound counts.
         """
         for condition in kept:
             ranges = ranges.assuming(condition)
@@ -157,14 +158,14 @@ class _Relaxer:
 
 
 def _loops_over_steps(function: Function) -> frozenset[Var]:
-    """The loops whose iterations depend on those before."""
+    """The loops whose iterations depend on earlier ones."""
     blocks = (s for s in walk(function.body) if isinstance(s, Block))
     pairs = (pair for b in blocks for pair in zip(b.iters, b.bindings, strict=True))
     return frozenset(v for it, at in pairs if it.kind == "ordered" for v in free_vars(at))
 
 
 def _ends_a_loop(condition: Expr, loops: tuple[For, ...]) -> bool:
-    """Whether `condition` is the same for all of a tile, and a loop over tiles may end with it."""
+    """Whether `condition` is the same for a whole tile and can shorten a loop over tiles."""
     used = free_vars(condition)
     around = [loop for loop in loops if loop.var in used]
     return all(is_shortened(loop) for loop in around) and any(
@@ -173,7 +174,7 @@ def _ends_a_loop(condition: Expr, loops: tuple[For, ...]) -> bool:
 
 
 def _reach(index: Expr, ranges: Ranges, loops: tuple[For, ...]) -> Expr | None:
-    """The extent that holds every value of `index`."""
+    """The extent that contains every value of `index`."""
     ends = symbolic_bounds(index, ranges, [loop.var for loop in loops])
     return None if ends is None else ends[1] + 1
 
@@ -208,7 +209,7 @@ def _where(ranges: Ranges, chosen: tuple[Expr, ...], values: Values) -> Ranges:
 
 
 def _chosen_loads(body: Stmt) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
-    """The loads of a body, each with the conditions of the choices that it is one side of."""
+    """The loads of a body, each with the conditions of the selects on whose sides it is."""
     pending: list[tuple[Expr, tuple[Expr, ...]]]
     pending = [(e, ()) for s in walk(body) for e in child_exprs(s)]
     seen = set[tuple[Expr, tuple[Expr, ...]]]()

@@ -1,4 +1,4 @@
-"""The passes that every back end begins with, and how all of its passes are run."""
+"""The passes that every back end begins with, and how its passes are run."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def flat_loop_passes(*, checked: bool, formats: frozenset[str] = frozenset()) ->
     """The passes from blocks to flat loops, with which every back end begins.
 
     `checked` adds a bounds check to every access. `formats` are the small number formats that the
-    target converts by itself. What each pass needs of the ones before is said beside it.
+    target converts natively. Comments say what a pass needs from earlier ones.
     """
     return [
         ("place_init", place_init),
-        # Drops predicates, which are the blocks' own.
+        # Drops predicates, which belong to blocks.
         ("overcompute", overcompute),
         ("lower_blocks", lower_blocks),
         ("simplify", simplify_function),
-        # Sizes buffers by what whole loops touch, before these are shortened.
+        # Sizes buffers by what whole loops access, before these are shortened.
         ("compact_buffers", compact_buffers),
         ("lower_opaque_blocks", lower_opaque_blocks),
         ("tighten_loops", tighten_loops),
-        # Bounds are proved on whole indices and with all loops still there.
+        # Bounds are proved on whole indices and with all loops intact.
         ("check_bounds", lambda f: check_bounds(f, checked=checked)),
         ("hoist_guards", hoist_guards),
         # Mathematics on small formats is float32's from here on.
         ("legalize_types", lambda f: legalize_types(f, formats)),
-        # Makes indices that fuse dimensions plain again, for vectors to be seen as contiguous.
+        # Simplifies indices that fuse dimensions, so that vectors are recognised as contiguous.
         ("flatten", flatten),
     ]
 
@@ -51,7 +51,7 @@ def lower(
     passes: Sequence[NamedPass],
     after: Callable[[str, Function], None] | None = None,
 ) -> Function:
-    """`function` after all passes of a back end; `after` sees the result of each."""
+    """`function` after all passes of a back end; `after` gets the result of each."""
     for name, run in passes:
         function = run(function)
         if after is not None:

@@ -1,11 +1,11 @@
-"""Takes out of a scheduled function what depends on constants alone, to be computed once.
+"""Moves work that depends on constants alone out of a scheduled function, to be done once.
 
     def f(x, w, y):                        def f_prepare(w, p):      def f(x, y, p):
         p = alloc(…)                           p[…] = w[…]               y[…] = x[…] * p[…]
         p[…] = w[…]                -->
         y[…] = x[…] * p[…]
 
-The attribute `constants` of the function numbers the parameters that are the same for all calls.
+The attribute `constants` of the function lists the parameters that are the same in all calls.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from tilewright.ir import (
 
 @dataclass(frozen=True)
 class Prepared:
-    """A function split in two: what runs at every call, and what runs once."""
+    """A function split in two: what runs in every call, and what runs once."""
 
     function: Function
     prepare: Function
-    #: The parameters, by number, that `prepare` takes before the buffers it fills.
+    #: The indices of the parameters that `prepare` takes, before the buffers that it fills.
     taken: tuple[int, ...]
-    #: The parameters, by number, that the function has no use for any more.
+    #: The indices of the parameters that the function no longer needs.
     dropped: tuple[int, ...]
     #: The buffers that are filled once; they follow the function's other parameters.
     made: tuple[Buffer, ...]
 
 
 def split_constant_work(function: Function) -> Prepared | None:
-    """The function without what it does with constants alone; None if there is no such work."""
+    """The function without its work on constants alone; None if there is no such work."""
     numbers = [int(k) for k in function.attrs.get("constants", ())]
     constants = {p for k in numbers if isinstance(p := function.params[k], Buffer)}
     own, statements = _opened(function.body)
@@ -69,7 +69,7 @@ def split_constant_work(function: Function) -> Prepared | None:
 
 
 def _opened(body: Stmt) -> tuple[list[Buffer], Sequence[Stmt]]:
-    """The buffers that all of a body has, and its statements."""
+    """The buffers allocated for the whole body, and its statements."""
     own: list[Buffer] = []
     while isinstance(body, Alloc):
         own.extend(body.buffers)
@@ -88,7 +88,7 @@ def _sorted(
     own: Sequence[Buffer],
     dims: frozenset[Var],
 ) -> tuple[list[Stmt], list[Stmt]]:
-    """Statements that can run once, and all others."""
+    """The statements that can run once, and all others."""
     once: list[Stmt] = []
     rest: list[Stmt] = []
     known, fixed = set(constants), {b for b in own if b.static_size() is not None}
@@ -104,7 +104,7 @@ def _sorted(
 
 
 def _without_shared(once: list[Stmt], rest: list[Stmt]) -> tuple[list[Stmt], list[Stmt]]:
-    """What the other statements write to cannot be kept from one call to the next."""
+    """Buffers that other statements write cannot be kept from one call to the next."""
     written = {s.buffer for stmt in rest for s in walk(stmt) if isinstance(s, Store)}
     if any(written & _touched([stmt]) for stmt in once):
         return [], [*once, *rest]
@@ -112,8 +112,8 @@ def _without_shared(once: list[Stmt], rest: list[Stmt]) -> tuple[list[Stmt], lis
 
 
 def _is_plain(stmt: Stmt, dims: frozenset[Var]) -> bool:
-    """Whether all that the statement depends on can be seen: it calls nothing for its effect, and
-    does the same for all sizes."""
+    """Whether everything that the statement depends on is visible: it calls nothing for side
+    effects, and does the same for all sizes."""
     if any(isinstance(s, Evaluate) for s in walk(stmt)):
         return False
     return not any(e in dims for e in all_exprs(stmt) if isinstance(e, Var))

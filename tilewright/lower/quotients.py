@@ -1,4 +1,4 @@
-"""Quotients and remainders of a parallel loop's variable by sizes, computed once an iteration.
+"""Compute quotients and remainders of a parallel loop's variable by sizes once per iteration.
 
     for k in parallel(n * m): for j: … A[k // m, k % m, j] …
     -->
@@ -7,9 +7,9 @@
         at_1 = k % m
         for j: … A[at, at_1, j] …
 
-A division by a size that is not known takes as long as dozens of other operations, and LLVM leaves
-it where it is: under a condition it might not be defined elsewhere. Here the loop tells that sizes
-are positive.
+A division by an unknown size takes as long as dozens of other operations, and LLVM does not hoist
+it: under a condition it might be undefined elsewhere. Here the loop implies that sizes are
+positive.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.ir import (
 
 
 def bind_quotients(function: Function) -> Function:
-    """Every parallel loop over several sizes begins with the positions along each."""
+    """Let each parallel loop over several sizes begin by computing the index along each of them."""
     numbers = [p for p in function.params if isinstance(p, Var)] + function.dims
     if not numbers:
         return function
@@ -73,11 +73,11 @@ def _with_quotients(loop: For, ranges: Ranges, scope: frozenset[Var]) -> Stmt:
 
 
 def _kept(_: Expr) -> None:
-    """No expression is replaced but those that have a name."""
+    """Replaces no expression except those in the memo."""
 
 
 def _quotients(body: Stmt) -> Iterator[Binary]:
-    """The divisions by what is not a constant, each once, those inside of others first."""
+    """The divisions by non-constants, each once, inner ones first."""
     seen: set[Expr] = set()
     for stmt in walk(body):
         for expr in child_exprs(stmt):

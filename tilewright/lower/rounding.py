@@ -1,4 +1,4 @@
-"""Rounding to whole numbers in plain arithmetic, for machines without an instruction for it.
+"""Rounding to integers in plain arithmetic, for machines without an instruction for it.
 
     round(x)  -->  |x| + 2**23 - 2**23 with the sign of x; x itself from 2**23 on, and for NaN
 
@@ -14,12 +14,12 @@ from typing import Final
 from tilewright.ir import Call, Expr, Function, call, map_expr, map_exprs, select
 from tilewright.target import Target
 
-#: The feature that brings instructions for it, or short sequences of others.
+#: The feature that provides instructions for it, or short sequences of others.
 _ROUNDS_BY: Final = {"x86_64": "sse4.1", "arm": "fp-armv8d16sp", "riscv64": "f", "riscv32": "f"}
 
 
 def expand_rounding(function: Function, target: Target) -> Function:
-    """`floor`, `ceil`, `trunc` and `round` are gone where the target cannot do them."""
+    """Expand `floor`, `ceil`, `trunc` and `round` where the target has no instructions for them."""
     feature = _ROUNDS_BY.get(target.arch)
     if feature is None or target.has(feature):
         return function
@@ -36,7 +36,7 @@ def _expand(node: Expr) -> Expr | None:
     limit = 2.0**layout.mantissa
     magnitude = call("abs", x)
     rounded = _EXPANSIONS[node.name](x, magnitude, limit)
-    # The sign bit also covers -0.0, which small negative numbers become.
+    # The sign bit also covers -0.0, the result for small negative numbers.
     return select(magnitude < limit, call("copysign", rounded, x), x)
 
 

@@ -1,12 +1,12 @@
-"""Compute vectors element by element, for back ends whose language has none.
+"""Compute vectors element by element, for back ends whose language has no vectors.
 
     A[ramp(i * 8, 1, 8)] = B[ramp(0, 1, 8)] + broadcast(c, 8)
     -->
     for k in range(8): A[i * 8 + k] = B[k] + c
 
-Vectorized loops, whose iterations are independent, run one after the other. What takes lanes from
-other places (`zip_low`, `lane`, …) reads them from an array that is filled first, and so does a
-store whose lanes may overwrite what others still have to read.
+Iterations of vectorized loops are independent, and run one after the other. Operations that take
+lanes from other positions (`zip_low`, `lane`, …) read them from an array that is filled first; so
+does a store whose lanes may overwrite elements that others still have to read.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from tilewright.ir import (
 )
 from tilewright.support.errors import UserError
 
-#: For the processor's and the compiler's eyes: they change no value.
+#: Hints to the processor or compiler: they change no value.
 _HINTS: Final = ("prefetch", "keep_order")
 
 
 def scalarize(function: Function) -> Function:
-    """No vector is left, nor a loop that is vectorized or unrolled."""
+    """Replace all vectors, and all vectorized or unrolled loops."""
     return function.with_body(_Scalarizer(_in_place(function)).stmt(function.body))
 
 
 def _in_place(function: Function) -> frozenset[Buffer]:
-    """Parameters that may be the same memory."""
+    """Parameters that may share memory."""
     numbers: Sequence[int] = function.attrs.get("in_place", ())
     buffers = function.buffers
     return frozenset([*(buffers[k] for k in numbers), buffers[-1]]) if numbers else frozenset()
@@ -69,11 +69,11 @@ def _has_vectors(expr: Expr | None) -> bool:
 
 
 class _Scalarizer:
-    """One function; `together` are the buffers that may overlap."""
+    """Scalarizes one function; `together` are the buffers that may overlap."""
 
     def __init__(self, together: frozenset[Buffer]) -> None:
         self._together = together
-        #: The arrays that hold vectors that have a name.
+        #: The arrays that hold named vectors.
         self._named: dict[Var, Buffer] = {}
 
     # ---- statements -----------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class _Scalarizer:
         return lanes.around(changed)
 
     def _let(self, stmt: Let, lanes: _Lanes) -> Stmt:
-        """An array by the name of the vector."""
+        """Replace a named vector by an array of that name."""
         array = _array(stmt.var.name, stmt.var.dtype)
         self._named[stmt.var] = array
         fill = lanes.for_each(stmt.var.dtype.lanes, lambda k: _put(array, k, stmt.value, lanes))
@@ -110,7 +110,7 @@ class _Scalarizer:
         first: list[tuple[Buffer, Expr]] = []
 
         def read(expr: Expr, name: str) -> Callable[[Expr], Expr]:
-            """How a lane of an operand is read when lanes are stored."""
+            """How to read one lane of an operand while lanes are stored."""
             if not self._may_read(expr, stmt):
                 return lambda k: lanes.lane(expr, k)
             array = _array(name, expr.dtype)
@@ -157,7 +157,7 @@ def _put(array: Buffer, k: Expr, value: Expr, lanes: _Lanes) -> Stmt:
 
 
 class _Lanes:
-    """The expressions of one statement; arrays that they read lanes from are filled before it."""
+    """The expressions of one statement; arrays whose lanes they read are filled before it."""
 
     def __init__(self, named: dict[Var, Buffer]) -> None:
         self._named = named
@@ -165,7 +165,7 @@ class _Lanes:
         self.filled: list[tuple[Buffer, Stmt]] = []
 
     def around(self, stmt: Stmt) -> Stmt:
-        """`stmt` after what fills the arrays that it reads."""
+        """`stmt` after the loops that fill the arrays it reads."""
         if not self.filled:
             return stmt
         fills = (fill for _, fill in self.filled)
@@ -176,8 +176,8 @@ class _Lanes:
         return For(lane, const(count), "serial", body(lane))
 
     def scalar(self, expr: Expr) -> Expr:
-        """A scalar without the vectors that it was made of."""
-        # A scalar takes lanes of vectors from arrays only, so that any lane gives the same.
+        """A scalar without the vectors that it is computed from."""
+        # A scalar takes lanes of vectors only from arrays, so any lane gives the same.
         return self.lane(expr, const(0)) if _has_vectors(expr) else expr
 
     def lane(self, expr: Expr, k: Expr) -> Expr:
@@ -230,7 +230,7 @@ class _Lanes:
     # ---- what takes lanes from other places -----------------------------------------------------
 
     def _regrouped(self, node: Call, mapped: Expr, k: Expr) -> Expr:
-        """The bits of neighbouring lanes as one, or of one lane as several."""
+        """The bits of adjacent lanes as one value, or of one lane as several."""
         (a,), wanted = node.args, node.dtype.scalar
         if a.dtype.lanes == node.dtype.lanes:
             return reinterpret(mapped, wanted)
@@ -268,11 +268,11 @@ class _Lanes:
     def joined(self, node: Call, _operands: Sequence[Expr], k: Expr) -> Expr:
         a, b = (self.array(v) for v in node.args)
         lanes = node.args[0].dtype.lanes
-        # Both sides are evaluated: their indices stay in range also where the other is selected.
+        # Both sides are evaluated, so their indices must stay in range even where not selected.
         return select(k < lanes, a[k % lanes], b[k % lanes])
 
     def interleaved(self, node: Call, places: Expr, k: Expr) -> Expr:
-        """Interleaved lanes of two vectors, at these positions of each."""
+        """Interleaved lanes of two vectors, from these positions of each."""
         a, b = (self.array(v) for v in node.args)
         return select(cast(k % 2, "bool"), b[places], a[places])
 
@@ -286,7 +286,7 @@ def _zipped(half: int, parts: int) -> Callable[[_Lanes, Call, Sequence[Expr], Ex
 
 
 def _unpacked(half: int) -> Callable[[_Lanes, Call, Sequence[Expr], Expr], Expr]:
-    """As `_zipped`, in every 16 bytes of the vectors."""
+    """As `_zipped`, within every 16 bytes of the vectors."""
 
     def crossing(lanes: _Lanes, node: Call, _operands: Sequence[Expr], k: Expr) -> Expr:
         own = 16 // node.dtype.scalar.itemsize

@@ -5,7 +5,7 @@
     for i in range(min(64, n - k * 64)): for j in …: …
 
 A condition moves out of the loops that it does not depend on, up to the loop that it bounds.
-Vectorized and unrolled loops keep their length: `hoist_guards` takes care of them.
+Vectorized and unrolled loops keep their length: `hoist_guards` handles these.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.ir import (
 
 
 def tighten_loops(function: Function) -> Function:
-    """Loops end where their guards begin to fail."""
+    """End loops where their guards begin to fail."""
     return function.with_body(_visit(function.body, Ranges.for_function(function)))
 
 
@@ -46,7 +46,7 @@ def _visit(stmt: Stmt, ranges: Ranges) -> Stmt:
 
 
 def _raised(stmt: Stmt) -> Stmt:
-    """Conditions of all that a row of statements or an allocation holds go around it.
+    """Hoist conditions shared by all statements of a sequence or an allocation around it.
 
     if c: a; if c: b  -->  if c: (a; b)
     """
@@ -61,7 +61,7 @@ def _raised(stmt: Stmt) -> Stmt:
 
 
 def _guards(stmt: Stmt) -> dict[Expr, None]:
-    """What must hold for `stmt` to do anything, whatever memory holds."""
+    """Conditions for `stmt` to do anything, except those on memory."""
     if not isinstance(stmt, If) or stmt.otherwise is not None:
         return {}
     return {c: None for c in conjuncts(stmt.condition) if not loads_in(c)}
@@ -95,7 +95,7 @@ def is_shortened(loop: For) -> bool:
 
 
 def limit_of(condition: Expr, var: Var) -> Expr | None:
-    """The extent that makes `condition` true for just the first values of `var`."""
+    """The extent such that `condition` is true for exactly the first values of `var`."""
     if not isinstance(condition, Binary) or condition.op != "lt" or loads_in(condition):
         return None
     if not condition.a.dtype.is_integer:

@@ -9,9 +9,9 @@
         if room % 4 >= 2:     for k: for ii in unrolled(2): …     from row room // 4 * 4 on
         if room % 2 >= 1:     for k: for ii in unrolled(1): …     from row room // 2 * 2 on
 
-Where a tile's sums are read outside of it, or more is done with them than to store them, there is a
-version of its loops for each number of rows instead. Only where the rows are looked at again and
-again: elsewhere, asking costs little.
+Where a tile's sums are read outside it, or more is done with them than storing, its loops get a
+version for each number of rows instead. All this is only for rows that a loop tests repeatedly:
+elsewhere a test costs little.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from tilewright.ir import (
 )
 from tilewright.lower.conditions import statements_of
 
-#: Rows of all versions together; what would have more keeps its conditions.
+#: The most rows of all versions together; tiles that would need more keep their conditions.
 _MOST = 36
-#: A loop of so few iterations may test every row in each of them.
+#: A loop of at most this many iterations may test every row in each of them.
 _FEW = 8
 
 
 class TileRows(NamedTuple):
-    """The rows of a tile: how many there may be, and how many lie inside."""
+    """The rows of a tile: the most there may be, and how many are in bounds."""
 
     most: int
     room: Expr
-    #: The unrolled loops over them, and the conditions that ask whether a row is inside.
+    #: The unrolled loops over them, and the conditions that test whether a row is in bounds.
     loops: frozenset[Var]
     guards: frozenset[Expr]
 
     def counts(self) -> Sequence[int]:
-        """The numbers of rows that a tile can have, in ascending order."""
+        """The possible numbers of rows of a tile, in ascending order."""
         room = linear(self.room)
         if all(c % self.most == 0 for c in room.terms.values()):
             left = room.constant % self.most
@@ -74,13 +74,13 @@ class TileRows(NamedTuple):
 
     @property
     def are_many(self) -> bool:
-        """Whether rows run through several dimensions of unknown sizes as one: there are many
-        tiles for one at the edge."""
+        """Whether rows run over several dimensions of unknown sizes fused into one: then there are
+        many tiles per edge tile."""
         return any(isinstance(a, Binary) and a.op == "mul" for a in linear(self.room).terms)
 
     @property
     def parts(self) -> Sequence[int]:
-        """Numbers of rows, descending, some of which make up any number below the most."""
+        """Numbers of rows, descending, subsets of which sum to any number below the most."""
         return [1 << k for k in reversed(range((self.most - 1).bit_length()))]
 
 
@@ -94,7 +94,7 @@ class _Row(NamedTuple):
 
 
 def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> TileRows | None:
-    """The rows that the loops in `body` sum up and `guards` ask about; None if there are none."""
+    """The rows that the loops in `body` sum and `guards` test; None if there are none."""
     found = [row for row in _rows(body, (), repeated=False) if row.guard in guards]
     repeated = next((row for row in found if row.is_repeated), None)
     if repeated is None:
@@ -111,7 +111,7 @@ def rows_of_tile(body: Stmt, guards: Collection[Expr]) -> TileRows | None:
 
 
 def repeats_rows(stmt: Stmt, rows: TileRows, ranges: Ranges) -> bool:
-    """Whether a loop in `stmt` sums up these rows, or tests them many times."""
+    """Whether a loop in `stmt` sums these rows, or tests them many times."""
     loops = [s for s in walk(stmt) if isinstance(s, For) and s.kind == "serial"]
     return any(
         _is_long(loop, ranges) or _stores_again(loop)
@@ -126,7 +126,7 @@ def _is_long(loop: For, ranges: Ranges) -> bool:
 
 
 def _stores_again(loop: For) -> bool:
-    """Whether its iterations store to the same elements, of buffers that outlive them."""
+    """Whether iterations store to the same elements, of buffers that outlive them."""
     own = {b for s in walk(loop.body) if isinstance(s, Alloc) for b in s.buffers}
     stores = (s for s in walk(loop.body) if isinstance(s, Store) and s.buffer not in own)
     return any(all(loop.var not in free_vars(i) for i in s.indices) for s in stores)
@@ -148,7 +148,7 @@ def _rows(stmt: Stmt, tile: tuple[For, ...], *, repeated: bool) -> Iterator[_Row
 
 
 def _room(condition: Expr, tile: Sequence[For]) -> tuple[For, Expr] | None:
-    """The loop over rows, and for how many of them `condition` holds."""
+    """The loop over rows, and the number of them for which `condition` holds."""
     if not isinstance(condition, Binary) or condition.op != "lt":
         return None
     loops = [loop for loop in tile if loop.var in free_vars(condition)]
@@ -177,7 +177,7 @@ def branches_on(stmt: Stmt, guards: Collection[Expr]) -> bool:
 
 
 def with_rows(stmt: Stmt, rows: TileRows, count: int) -> Stmt:
-    """The tile with just the first `count` rows, which are all inside."""
+    """The tile with only its first `count` rows, all of which are in bounds."""
     if isinstance(stmt, For) and stmt.var in rows.loops:
         stmt = replace(stmt, extent=Const(count, stmt.extent.dtype))
     if isinstance(stmt, If):
@@ -189,8 +189,8 @@ def with_rows(stmt: Stmt, rows: TileRows, count: int) -> Stmt:
 
 
 def with_copies(tile: Stmt, rows: TileRows) -> TileRows:
-    """Also the loops over rows of buffers in registers that ask nothing: what they start from, and
-    copies of them. Of what is copied, rows outside are read by nobody."""
+    """Adds the unguarded loops over rows of register buffers: their initialisation, and copies of
+    them. Copied rows that are out of bounds are read by nothing."""
     used = [(s.buffer, s.indices) for s in walk(tile) if isinstance(s, Store)]
     used += [(e.buffer, e.indices) for s in walk(tile) for x in child_exprs(s) for e in loads_in(x)]
     local = [(b, k, i) for b, indices in used if b.scope == "local" for k, i in enumerate(indices)]
@@ -201,7 +201,7 @@ def with_copies(tile: Stmt, rows: TileRows) -> TileRows:
 
 
 def from_row(stmt: Stmt, rows: TileRows, start: Var, own: Collection[Buffer]) -> Stmt:
-    """The tile with its rows from `start` on; the buffers that are its `own` begin with it."""
+    """The tile with its rows from `start` on; its `own` buffers begin with row `start`."""
     at_front = {start: const(0)}
     values = {var: var + start for var in rows.loops}
     memo: dict[Expr, Expr] = {}
@@ -226,7 +226,7 @@ def from_row(stmt: Stmt, rows: TileRows, start: Var, own: Collection[Buffer]) ->
 
 
 def uses_of_buffers(stmt: Stmt) -> Counter[Buffer]:
-    """How often buffers are read and written."""
+    """How often each buffer is read and written."""
     found = Counter[Buffer]()
     for inner in walk(stmt):
         if isinstance(inner, Store):

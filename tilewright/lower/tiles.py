@@ -1,4 +1,4 @@
-"""Place buffers of scope `tile` in AMX's matrix registers, and set these up.
+"""Place buffers of scope `tile` in AMX's matrix registers, and configure these.
 
 T = alloc(i32[2, 2, 256], scope="tile")                   4 tiles of 16 rows × 64 bytes
 for k: …tdpbssd(tile_of(T[256]), …)
@@ -43,11 +43,11 @@ from tilewright.support.errors import UserError
 from tilewright.support.memory import ALIGNMENT
 
 _TILES: Final = 8
-#: The type of calls that give nothing.
+#: The type of calls without a result.
 _NOTHING: Final = DType.of("bool")
 _TILE_BYTES: Final = 16 * 64
-#: What `ldtilecfg` reads: palette 1; at byte 16 the bytes of a row, two for each register; at byte
-#: 48 the rows, one byte each.
+#: The operand of `ldtilecfg`: palette 1; at byte 16 the bytes per row, two bytes for each register;
+#: at byte 48 the rows, one byte each.
 _CONFIGURATION: Final = (1, 0, 0x0040004000400040, 0x0040004000400040, 0, 0, 0x1010101010101010, 0)
 
 _AMX = ("amx-tile",)
@@ -56,13 +56,13 @@ declare("llvm.x86.tilerelease", 0, "any", lambda _: _NOTHING, pure=False, needs=
 
 
 def place_tiles(function: Function) -> Function:
-    """No buffer of scope `tile` is left, and no question about where elements lie."""
+    """Replace buffers of scope `tile`, and intrinsics that ask where elements are stored."""
     body = _Placer().stmt(function.body, 0)
     return function.with_body(_set_up(body) if _has_tiles(function.body) else body)
 
 
 class _Placer:
-    """Gives registers to buffers, and numbers to their elements."""
+    """Assigns registers to buffers, and numbers to their elements."""
 
     def __init__(self) -> None:
         self._first: dict[Buffer, int] = {}
@@ -135,7 +135,7 @@ def _tiles_of(buffer: Buffer) -> int:
 
 
 def _check_only_tiles(body: Stmt, tiles: set[Buffer]) -> None:
-    """What is left names no single element of a matrix register."""
+    """Check that no single element of a matrix register is accessed any more."""
     if not tiles:
         return
     loads = (e.buffer for e in all_exprs(body) if isinstance(e, Load))
@@ -164,7 +164,7 @@ def _asks_for_tile(expr: Expr) -> bool:
 
 
 def _has_tiles(stmt: Stmt) -> bool:
-    """Whether matrix registers are used here, other than by the threads of a parallel loop."""
+    """Whether matrix registers are used here, outside parallel loops inside it."""
     if isinstance(stmt, Alloc) and any(b.scope == "tile" for b in stmt.buffers):
         return True
     if isinstance(stmt, For) and stmt.kind == "parallel":

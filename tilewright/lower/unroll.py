@@ -4,7 +4,7 @@ for i in unrolled(2): A[i] = 0
 -->
 A[0] = 0; A[1] = 0
 
-Shared memory of GPUs is scarce: all iterations have the same, one after the other.
+Shared memory of GPUs is scarce: all iterations use the same one, one after the other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIMIT = 4096
 
 
 def unroll(function: Function) -> Function:
-    """No unrolled loop is left; one of unknown extent, or that grows too large, runs serially."""
+    """Unroll loops; those of unknown extent, or that grow too large, become serial."""
     return map_function(function, _write_out)
 
 
@@ -45,7 +45,7 @@ def _write_out(stmt: Stmt) -> Stmt | None:
 
 
 def _without_shared(body: Stmt) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """The body of a loop without the shared memory that it begins by allocating."""
+    """The body of a loop without the shared memory that it allocates first."""
     if not isinstance(body, Alloc):
         return body, ()
     shared = tuple(b for b in body.buffers if b.scope == "shared")

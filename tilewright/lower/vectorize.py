@@ -5,7 +5,7 @@
     A[ramp(j * 8, 1, 8)] = B[ramp(0, 1, 8)] + broadcast(c, 8)
 
 A condition that differs between lanes becomes the mask of the stores below it (loads that it makes
-safe carry their mask already: see `lower.bounds`). What has no vector form runs lane by lane.
+safe already have their masks: see `lower.bounds`). What has no vector form runs lane by lane.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from tilewright.ir import (
     seq,
 )
 
-#: Intrinsics that take or give something else than one value per lane.
+#: Intrinsics whose operands or results are not one value per lane.
 _LANELESS = {"address_of", "all_lanes", "first_lane", "lane", "prefetch"}
 
 
 def _is_laneless(node: Call) -> bool:
-    # A target's own instructions and C functions take what they take.
+    # A target's own instructions and C functions have their own types.
     return node.name in _LANELESS or "." in node.name
 
 
@@ -60,7 +60,7 @@ class _NoVectorFormError(Exception):
 
 
 def vectorize(function: Function) -> Function:
-    """No vectorized loop is left."""
+    """Replace all vectorized loops."""
     return map_function(function, _vectorize_loop)
 
 
@@ -76,7 +76,7 @@ def _vectorize_loop(stmt: Stmt) -> Stmt | None:
 
 
 def _vectors(var: Var, lanes: int, body: Stmt) -> Stmt:
-    """All lanes at once, or by powers of two: LLVM makes little of vectors of other lengths."""
+    """All lanes at once, or in powers of two: LLVM handles vectors of other lengths badly."""
     parts: list[Stmt] = []
     start = 0
     while start < lanes:
@@ -89,12 +89,12 @@ def _vectors(var: Var, lanes: int, body: Stmt) -> Stmt:
 
 
 def _part(var: Var, start: int, length: int, body: Stmt) -> Stmt:
-    """A copy of the body for `length` values of `var` from `start` on, which then begins at 0."""
+    """A copy of the body for `length` values of `var` from `start` on; `var` then starts at 0."""
     return renew(body, {var: const(start) if length == 1 else var + start})
 
 
 class _Lanes:
-    """One vectorized loop: every value that depends on its variable has one element per lane."""
+    """One vectorized loop: each value that depends on its variable has an element per lane."""
 
     def __init__(self, var: Var, lanes: int) -> None:
         self.lanes = lanes
@@ -107,7 +107,7 @@ class _Lanes:
         return simplify(map_expr(root, lambda _: None, self.memo, self._widen))
 
     def _widen(self, node: Expr, operands: tuple[Expr, ...]) -> Expr:
-        """`node` over operands of which some are vectors now."""
+        """`node` with operands some of which are vectors now."""
         if isinstance(node, Ramp | Broadcast) or (isinstance(node, Call) and _is_laneless(node)):
             raise _NoVectorFormError
         if isinstance(node, Load):
@@ -155,7 +155,7 @@ class _Lanes:
         if isinstance(condition, Broadcast):
             return self.branch(replace(stmt, condition=condition.a), mask)
         if loads_in(condition):
-            # The stores below may change what it reads, so it is decided once.
+            # The stores below may change what the condition reads, so it is evaluated once.
             chosen = Var("chosen", condition.dtype)
             return Let(chosen, condition, self._choice(stmt, chosen, mask))
         return self._choice(stmt, condition, mask)
@@ -187,7 +187,7 @@ class _Lanes:
         wanted = broadcast(condition, self.lanes)
         if mask is not None:
             wanted = ~mask | wanted
-        # Which lane it was matters to the message alone.
+        # The failing lane matters only for the message.
         failed = call("first_lane", ~wanted)
         values = [self.expr(v) for v in stmt.values]
         shown = tuple(call("lane", v, failed) if v.dtype.is_vector else v for v in values)

@@ -14,18 +14,18 @@ from tilewright.schedule.writing import BufferLike, buffer_touched
 class BlockMethods(ScheduleState):
     """Block primitives; `NAME.py` below `schedule/primitives` shows before and after.
 
-    A buffer is named by itself, by its name, or by its position among those that the block reads
-    (cache_read), writes (cache_write) or touches (written ones first; all others).
+    A buffer is given as itself, by name, or by its position among those that the block reads
+    (cache_read), writes (cache_write) or accesses (written ones first; all others).
     """
 
     # ---- where blocks are computed ---------------------------------------------------------------
 
     def compute_inline(self, block: BlockLike) -> None:
-        """Compute an elementwise block where its results are read; the block and its buffer go."""
+        """Compute an elementwise block in its consumers; the block and its buffer are removed."""
         self._apply("compute_inline", self.block(block))
 
     def reverse_compute_inline(self, block: BlockLike) -> None:
-        """Compute an elementwise block in its producer; the block and what it read go."""
+        """Compute an elementwise block in its producer; the block and the buffer between go."""
         self._apply("reverse_compute_inline", self.block(block))
 
     def compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[Loop, ...]:
@@ -57,9 +57,9 @@ class BlockMethods(ScheduleState):
     def reindex(
         self, block: BlockLike, buffer: BufferLike, dimensions: Sequence[int] | None = None
     ) -> BlockRef:
-        """Let a block touch a copy laid out by its iterators; gives the block that copies.
+        """Let a block access a copy laid out by its iterators; gives the block that copies.
 
-        `dimensions` are those that are laid out so, if not all.
+        `dimensions` are the ones laid out that way, if not all.
         """
         chosen = () if dimensions is None else ([*dimensions],)
         return self._apply("reindex", self.block(block), _named(buffer), *chosen)[0]
@@ -70,9 +70,9 @@ class BlockMethods(ScheduleState):
         return self._apply("copy_operand", self.block(block), factor, name)[0]
 
     def shift_operand(self, block: BlockLike, factor: int) -> tuple[BlockRef, ...]:
-        """Bring the bytes of a factor of a sum of products into the other sign.
+        """Change the signedness of the bytes of a factor of a sum of products.
 
-        Gives the blocks that this takes.
+        Gives the new blocks.
         """
         return self._apply("shift_operand", self.block(block), factor)
 
@@ -85,10 +85,10 @@ class BlockMethods(ScheduleState):
         layout: LayoutLike,
         pad_value: bool | int | float | None = None,
     ) -> None:
-        """Lay a buffer out by other indices: `lambda i, j: (j // 8, i, j % 8)`.
+        """Change the layout of a buffer: `lambda i, j: (j // 8, i, j % 8)`.
 
-        A parameter may be laid out anew too: callers then pass arrays of the new shape. Elements
-        that the map leaves over are set to `pad_value`, or stay undefined without it.
+        The layout of a parameter can change too: callers then pass arrays of the new shape.
+        Elements to which no old one maps are set to `pad_value`, or stay undefined without it.
         """
         place = self.block(block)
         rank = buffer_touched(self.block_of(place), buffer).ndim
@@ -98,9 +98,9 @@ class BlockMethods(ScheduleState):
     def replicate(
         self, block: BlockLike, count: int, readers: Mapping[str, LayoutLike] | None = None
     ) -> tuple[Loop, ...]:
-        """Write several copies of the buffer that a block writes; `readers` says by the iterators
-        of a block which copy it reads: `{"P": lambda i, j: (j % 4,)}`. Gives the new loops of what
-        writes them."""
+        """Write several copies of the buffer that a block writes; `readers` maps blocks to the copy
+        that they read, as a function of their iterators: `{"P": lambda i, j: (j % 4,)}`. Gives the
+        new loops of the writers."""
         texts = tuple(
             (name, layout_text(given, len(self.block_of(name).iters)))
             for name, given in (readers or {}).items()
@@ -108,14 +108,14 @@ class BlockMethods(ScheduleState):
         return self._apply("replicate", self.block(block), count, texts)
 
     def merge_dimensions(self, block: BlockLike, index: int) -> None:
-        """Make one dimension of two neighbouring iterators, in all blocks and buffers they walk.
+        """Merge two adjacent iterators into one, in all blocks and buffers that they index.
 
-        Parameters get another shape: this is for callers that pass addresses.
+        Parameters change shape: this is for callers that pass addresses.
         """
         self._apply("merge_dimensions", self.block(block), index)
 
     def set_scope(self, block: BlockLike, buffer: BufferLike, scope: str) -> None:
-        """Choose where an intermediate buffer lives: global, local, shared or tile."""
+        """Choose the memory scope of an intermediate buffer: global, local, shared or tile."""
         self._apply("set_scope", self.block(block), _named(buffer), scope)
 
     def storage_align(
@@ -127,7 +127,7 @@ class BlockMethods(ScheduleState):
     def pad(self, block: BlockLike, factors: Sequence[int]) -> tuple[BlockRef, ...]:
         """Round the extents of a block's iterators up to multiples, one factor for each.
 
-        Gives the blocks that pad what it reads, then those that cut its results out.
+        Gives the blocks that pad operands, then those that crop results.
         """
         return self._apply("pad", self.block(block), tuple(factors))
 
@@ -138,17 +138,17 @@ class BlockMethods(ScheduleState):
     # ---- overlapping iterations ------------------------------------------------------------------
 
     def double_buffer(self, block: BlockLike, loop: LoopLike) -> None:
-        """Let iterations of a loop use two versions of what a block in it writes, alternately."""
+        """Let iterations of a loop alternate between two versions of what a block in it writes."""
         self._apply("double_buffer", self.block(block), self.loop(loop))
 
     def software_pipeline(self, loop: LoopLike, stages: Sequence[int]) -> None:
-        """Start iterations before earlier ones have ended; one stage for each statement inside."""
+        """Overlap iterations of a loop; one stage for each statement inside."""
         self._apply("software_pipeline", self.loop(loop), tuple(stages))
 
     # ---- the function as a whole -----------------------------------------------------------------
 
     def remove_empty(self) -> None:
-        """Leave out blocks that never run."""
+        """Remove blocks that never run."""
         self._apply("remove_empty")
 
     def stream(self, numbers: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
-"""Where things are in one version of a function: parents, loops, blocks, who touches a buffer.
+"""An index of one version of a function: parents, loops, blocks, and who accesses a buffer.
 
-A `Tree` is built once per version in one walk. Editing copies the path from the edited statement to
-the root and shares everything else, so old trees stay valid for the function they were built from.
+A `Tree` is built once per version in one traversal. Editing copies the path from the edited
+statement to the root and shares everything else, so old trees stay valid for their functions.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class Tree:
         return next((a for a in self.ancestors(stmt) if isinstance(a, Block)), None)
 
     def is_above(self, outer: Stmt, inner: Stmt) -> bool:
-        """Whether `inner` is `outer` or stands somewhere in it."""
+        """Whether `inner` is `outer` or inside it."""
         return outer is inner or any(a is outer for a in self.ancestors(inner))
 
     def blocks_in(self, stmt: Stmt) -> tuple[Block, ...]:
-        """The blocks at or below `stmt` that stand in no other block below it, in program order."""
+        """The blocks at or below `stmt` that are in no other block below it, in program order."""
         found: list[Block] = []
         pending = [stmt]
         while pending:
@@ -137,7 +137,7 @@ class Tree:
         return Ranges.for_function(self.function)
 
     def ranges_at(self, stmt: Stmt) -> Ranges:
-        """What is known of the variables where `stmt` stands."""
+        """What is known about the variables at `stmt`."""
         ranges = self._outer_ranges
         for above, below in zip(path := self.path(stmt), path[1:], strict=False):
             ranges = _entering(ranges, above, below)
@@ -146,11 +146,11 @@ class Tree:
     # ---- editing ---------------------------------------------------------------------------------
 
     def replace(self, old: Stmt, new: Stmt) -> Function:
-        """The function with `new` where `old` stands."""
+        """The function with `new` in place of `old`."""
         return self.function.with_body(self.rebuilt(self.function.body, old, new))
 
     def rebuilt(self, root: Stmt, old: Stmt, new: Stmt) -> Stmt:
-        """The statement `root` with `new` where `old` stands in it."""
+        """The statement `root` with `new` in place of `old`."""
         for above in self.ancestors(old):
             if old is root:
                 break
@@ -158,7 +158,7 @@ class Tree:
         return new
 
     def replace_all(self, changes: Mapping[Stmt, Stmt]) -> Function:
-        """The function with several statements replaced at once; none may stand in another."""
+        """The function with several statements replaced at once; none may contain another."""
         touched = {above for old in changes for above in self.ancestors(old)}
 
         def rebuilt(stmt: Stmt) -> Stmt:
@@ -169,7 +169,7 @@ class Tree:
         return self.function.with_body(rebuilt(self.function.body))
 
     def removable(self, stmt: Stmt) -> Stmt:
-        """The largest statement that becomes empty when `stmt` goes."""
+        """The largest statement that becomes empty when `stmt` is removed."""
         for above in self.ancestors(stmt):
             if len(child_stmts(above)) != 1 or isinstance(above, Block):
                 break
@@ -177,15 +177,15 @@ class Tree:
         return stmt
 
     def remove(self, stmt: Stmt) -> Function:
-        """The function without `stmt` and the loops that held nothing else."""
+        """The function without `stmt` and without loops that contained nothing else."""
         return self.replace(self.removable(stmt), Seq(()))
 
 
-@lru_cache(maxsize=256)  # every primitive asks, mostly of blocks that the last one left alone
+@lru_cache(maxsize=256)  # every primitive calls it, mostly for unchanged blocks
 def buffers_touched(block: Block) -> tuple[Mapping[Buffer, None], Mapping[Buffer, None]]:
-    """The buffers that `block` reads and those it writes: by its regions and by its statements.
+    """The buffers that `block` reads and those it writes, by its regions and its statements.
 
-    An intrinsic may write through an address, which only the regions show.
+    An intrinsic may write through an address, which only the regions declare.
     """
     reads = dict.fromkeys(r.buffer for r in block.reads)
     writes = dict.fromkeys(r.buffer for r in block.writes)
@@ -198,7 +198,7 @@ def buffers_touched(block: Block) -> tuple[Mapping[Buffer, None], Mapping[Buffer
 
 
 def with_loops_in(stmt: Stmt, ranges: Ranges) -> Ranges:
-    """`ranges`, and those of the loops at and below `stmt` that are in no block."""
+    """`ranges`, with those of the loops at and below `stmt` that are in no block."""
     pending = [stmt]
     while pending:
         node = pending.pop()

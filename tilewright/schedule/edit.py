@@ -1,4 +1,4 @@
-"""What primitives are made of: substitution that simplifies, guards, fresh copies, new buffers."""
+"""What primitives are built from: simplifying substitution, guards, fresh copies, new buffers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tilewright.ir import (
 from tilewright.schedule.cursor import Tree
 from tilewright.schedule.handles import Result
 
-#: Names are hints; those of loops that are split and fused again and again stay readable.
+#: Names are hints; those of loops that are split and fused repeatedly stay readable.
 _NAME_LIMIT: Final = 24
 
 
@@ -48,7 +48,7 @@ class Edit(NamedTuple):
 
 
 def needed(conditions: Iterable[Expr], ranges: Ranges) -> Expr:
-    """The conjunction of those conditions that `ranges` and the other ones do not imply."""
+    """The conjunction of the conditions that neither `ranges` nor the other conditions imply."""
     kept: list[Expr] = []
     for condition in dict.fromkeys(conditions):
         condition = simplify(condition, ranges)
@@ -62,7 +62,7 @@ def needed(conditions: Iterable[Expr], ranges: Ranges) -> Expr:
 
 
 def rebind(stmt: Stmt, values: Mapping[Var, Expr], ranges: Ranges) -> Stmt:
-    """`stmt` with loop variables replaced; what changes is simplified, true predicates go."""
+    """`stmt` with loop variables replaced, changes simplified, and true predicates dropped."""
 
     def on_expr(expr: Expr) -> Expr:
         if free_vars(expr).isdisjoint(values):
@@ -84,7 +84,8 @@ def _inside(ranges: Ranges, stmt: Stmt, values: Mapping[Var, Expr]) -> Ranges:
 
 
 def guard(stmt: Stmt, condition: Expr, ranges: Ranges) -> Stmt:
-    """`stmt` only where `condition` holds: a predicate of its blocks, an `If` around the rest."""
+    """Run `stmt` only where `condition` holds: a predicate of its blocks, an `If` around the
+    rest."""
     if isinstance(stmt, For):
         inner = ranges.with_extent(stmt.var, stmt.extent)
         return replace(stmt, body=guard(stmt.body, condition, inner))
@@ -109,13 +110,13 @@ def fresh_name(hint: str, taken: Collection[str]) -> str:
 
 
 def loop_name(*parts: str) -> str:
-    """A name for a loop made of others; where it grows too long, that of the first of them."""
+    """A name for a loop made of others; if it is too long, one based on the first of them."""
     name = "_".join(parts)
     return name if len(name) <= _NAME_LIMIT else f"{name.split('_')[0]}_{parts[-1][-1]}"
 
 
 def fresh_copy(stmt: Stmt, taken: Collection[str]) -> Stmt:
-    """`stmt` with variables, buffers and block names of its own; `taken` are the names in use."""
+    """`stmt` with fresh variables, buffers and block names, which are not in `taken`."""
     names = set(taken)
 
     def on_stmt(node: Stmt) -> Stmt | None:
@@ -129,7 +130,7 @@ def fresh_copy(stmt: Stmt, taken: Collection[str]) -> Stmt:
 
 
 def fresh_loops(loops: Iterable[For], *hidden: Var) -> tuple[list[For], dict[Var, Expr]]:
-    """Copies of loops with variables of their own, and the old variables in terms of these."""
+    """Copies of loops with fresh variables, and the old variables in terms of these."""
     values: dict[Var, Expr] = {}
     copies: list[For] = []
     for loop in loops:
@@ -153,9 +154,9 @@ def with_buffers(function: Function, *buffers: Buffer) -> Function:
 
 
 def with_outer_regions(function: Function, before: Tree) -> Function:
-    """The function with the regions of blocks around what changed since `before` found anew.
+    """Recompute the regions of blocks around everything that changed since `before`.
 
-    A block around a tensor intrinsic keeps its own: an address inside says nothing about them.
+    A block around a tensor intrinsic keeps its regions: an address inside says nothing about them.
     """
 
     def refreshed(stmt: Stmt) -> Stmt:
@@ -171,14 +172,14 @@ def with_outer_regions(function: Function, before: Tree) -> Function:
 
 
 def nest(loops: Iterable[For], body: Stmt) -> Stmt:
-    """`loops` one in the other, outermost first, around `body`."""
+    """`body` in nested `loops`, outermost first."""
     for loop in reversed(tuple(loops)):
         body = replace(loop, body=body)
     return body
 
 
 def product(factors: Iterable[Expr | int]) -> Expr:
-    """All factors multiplied and simplified."""
+    """The simplified product of all factors."""
     result: Expr = as_expr(1)
     for factor in factors:
         result = simplify(result * factor)

@@ -1,4 +1,4 @@
-"""How a schedule says no."""
+"""How a schedule refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.support.errors import UserError
 
 
 class Fault(NamedTuple):
-    """Why something is not legal: the reason, what would make it legal, and the culprit."""
+    """Why something is illegal: the reason, what would make it legal, and the culprit."""
 
     reason: str
     remedy: str = ""
@@ -18,10 +18,10 @@ class Fault(NamedTuple):
 
 
 class ScheduleError(UserError):
-    """A primitive could not be applied; the function is as it was.
+    """A primitive could not be applied; the function is unchanged.
 
-    Cause: an argument that names nothing (a loop that is gone, a block that is not there), or loops
-    that do not allow it (`RefusedError`). Fix: what the remedy says.
+    Cause: an argument that refers to nothing (a loop or block that no longer exists), or loops that
+    do not allow it (`RefusedError`). Fix: what the remedy says.
     """
 
     def __init__(
@@ -37,21 +37,21 @@ class ScheduleError(UserError):
         self.function, self.at = function, at
 
     def __str__(self) -> str:
-        # Printed only on demand: the tuner discards most refusals unread.
+        # Only when it is printed: the tuner discards most refusals unread.
         if self.at is not None and self.function is not None and not self.listing:
             self.listing = listing(self.function, {self.at: self.reason})
         return super().__str__()
 
 
 class RefusedError(ScheduleError):
-    """A primitive, or a rule, does not fit the loops and blocks as they stand.
+    """A primitive, or a rule, does not fit the present loops and blocks.
 
-    This alone is how a rule learns that it does not fit; every other error in one is a fault.
+    Only this error tells a rule that it does not fit; any other error in a rule is a bug.
     """
 
 
 def require(tree: Tree, what: str, *faults: Fault | None) -> None:
-    """Refuse to do `what` for the first of the faults that is one."""
+    """Refuse `what` with the first fault that is not None."""
     for fault in faults:
         if fault is not None:
             raise refusal(tree, what, fault)

@@ -1,7 +1,7 @@
 """What users hold: loops, blocks and sampled numbers.
 
-Loop variables are unique objects, so a loop is its variable; a block is its name. A handle stays
-good for as long as the loop or block exists, in the schedule and in copies of it.
+Loop variables are unique objects, so a loop is identified by its variable; a block by its name. A
+handle is valid as long as the loop or block exists, in the schedule and in copies of it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BlockRef:
 
 
 class Sampled(int):
-    """A number that sampling chose; traces keep a reference, so that it can be chosen anew."""
+    """A sampled number; traces keep a reference to it, so that it can be sampled again."""
 
     id: int
 

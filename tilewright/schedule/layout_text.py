@@ -10,7 +10,7 @@ from tilewright.arith import AffineMap
 from tilewright.ir import Expr, Var, as_expr, free_vars, maximum, minimum
 from tilewright.support.errors import UserError
 
-#: A map as users give it.
+#: An index map as users give it.
 LayoutLike = AffineMap | Callable[..., Any] | str
 
 

@@ -13,31 +13,31 @@ class LoopMethods(ScheduleState):
     """Loop primitives; their files, below `primitives`, show before and after."""
 
     def split(self, loop: LoopLike, *factors: int | None) -> tuple[Loop, ...]:
-        """Cut a loop into nested ones of these extents, outermost first; None is inferred.
+        """Split a loop into nested ones of these extents, outermost first; None is inferred.
 
-        One factor alone is the inner one. Where the factors do not divide, blocks get a predicate.
+        A single factor is the inner one. Where the factors do not divide, blocks get a predicate.
         """
         return self._apply("split", self.loop(loop), *factors)
 
     def fuse(self, *loops: LoopLike) -> Loop:
-        """Make one loop of loops that stand directly one in the other, outermost first."""
+        """Make one loop of perfectly nested loops, outermost first."""
         return self._apply("fuse", *map(self.loop, loops))[0]
 
     def merge(self, first: LoopLike, second: LoopLike) -> Loop:
-        """Make one loop of two that stand one after the other and run equally far."""
+        """Make one loop of two consecutive ones with equal extents."""
         return self._apply("merge", self.loop(first), self.loop(second))[0]
 
     def merge_online(
         self, first: LoopLike, second: LoopLike, greatest: BlockLike
     ) -> tuple[Loop, list[BlockRef]]:
-        """Merge a loop with one that reads a maximum which `greatest` finds from the first; gives
-        the loop, and the blocks that adapt sums when the maximum grows."""
+        """Merge a loop with a later one that reads the maximum that `greatest` computes from the
+        first; gives the loop, and the blocks that rescale sums when the maximum grows."""
         loops = self.loop(first), self.loop(second)
         loop, *blocks = self._apply("merge_online", *loops, self.block(greatest))
         return loop, blocks
 
     def reorder(self, *loops: LoopLike) -> None:
-        """Put loops of one nest in this order; others of the nest stay in place."""
+        """Put loops of one nest in this order; the other loops of the nest stay in place."""
         self._apply("reorder", *map(self.loop, loops))
 
     def tile(
@@ -48,20 +48,20 @@ class LoopMethods(ScheduleState):
         return i0, j0, i1, j1
 
     def loop_partition(self, loop: LoopLike, *points: int) -> tuple[Loop, ...]:
-        """Cut the range of a loop at these points into loops that run one after the other."""
+        """Cut the range of a loop at these points into consecutive loops."""
         return self._apply("loop_partition", self.loop(loop), *points)
 
     def peel(self, loop: LoopLike, size: int) -> tuple[Loop, Loop]:
-        """Cut a loop into one over whole multiples of `size` and one over the rest."""
+        """Split a loop into one over whole multiples of `size` and one over the remainder."""
         whole, rest = self._apply("peel", self.loop(loop), size)
         return whole, rest
 
     def unroll(self, loop: LoopLike) -> None:
-        """Write the iterations of a loop out one after the other."""
+        """Unroll a loop: its iterations are written out one after the other."""
         self._apply("unroll", self.loop(loop))
 
     def vectorize(self, loop: LoopLike) -> None:
-        """Make the iterations of a loop the lanes of vectors; its extent must be constant."""
+        """Turn the iterations of a loop into lanes of vectors; its extent must be constant."""
         self._apply("vectorize", self.loop(loop))
 
     def parallel(self, loop: LoopLike) -> None:
@@ -69,7 +69,7 @@ class LoopMethods(ScheduleState):
         self._apply("parallel", self.loop(loop))
 
     def bind(self, loop: LoopLike, axis: str) -> None:
-        """Give each iteration of a loop to one thread: `threadIdx.x`, `blockIdx.y`, …"""
+        """Give each iteration of a loop to one thread or block: `threadIdx.x`, `blockIdx.y`, …"""
         self._apply("bind", self.loop(loop), axis)
 
     def add_unit_loop(self, block: BlockLike) -> Loop:
@@ -77,15 +77,15 @@ class LoopMethods(ScheduleState):
         return self._apply("add_unit_loop", self.block(block))[0]
 
     def launch_rest(self, threads: int = 64) -> None:
-        """Put all that is in no launch into one: parallel loops by threads, the rest by one."""
+        """Launch what is in no launch yet: parallel loops over threads, the rest in one thread."""
         self._apply("launch_rest", threads)
 
     def annotate(self, target: Loop | BlockLike, key: str, value: Any = True) -> None:
-        """Attach a note to a loop or a block (which may be given by name) for later stages."""
+        """Annotate a loop or a block (which may be given by name) for later stages."""
         self._apply("annotate", self._target(target), key, value)
 
     def unannotate(self, target: Loop | BlockLike, key: str) -> None:
-        """Take a note off a loop or a block again."""
+        """Remove an annotation from a loop or a block."""
         self._apply("unannotate", self._target(target), key)
 
     def sample_tile(
@@ -108,7 +108,7 @@ class LoopMethods(ScheduleState):
         *,
         decision: int | None = None,
     ) -> int:
-        """Draw one of some whole numbers; the trace keeps its position as a decision to vary."""
+        """Draw one of several integers; the trace keeps its position as a decision to vary."""
         weights = None if weights is None else tuple(weights)
         return self._sample("sample_choice", tuple(candidates), weights, decision=decision)[0]
 

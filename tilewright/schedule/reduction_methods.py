@@ -11,7 +11,7 @@ class ReductionMethods(ScheduleState):
     """Reduction and tensor primitives; their files, below `primitives`, show before and after."""
 
     def decompose_reduction(self, block: BlockLike, loop: LoopLike) -> BlockRef:
-        """Give the init of a reduction a block and loops of its own, before `loop`; gives it."""
+        """Move the init of a reduction to a new block, in new loops before `loop`; gives it."""
         return self._apply("decompose_reduction", self.block(block), self.loop(loop))[0]
 
     def rfactor(self, loop: LoopLike, axis: int = 0) -> BlockRef:
@@ -22,15 +22,15 @@ class ReductionMethods(ScheduleState):
         return self._apply("rfactor", self.loop(loop), axis)[0]
 
     def factor_out(self, block: BlockLike) -> None:
-        """Multiply a sum, rather than each of its terms, by a factor that all of them have."""
+        """Multiply a sum by a factor common to all its terms, rather than each term."""
         self._apply("factor_out", self.block(block))
 
     def blockize(self, loop: LoopLike) -> BlockRef:
-        """Make one block of a loop and all it holds; gives the new block."""
+        """Make one block of a loop and its body; gives the new block."""
         return self._apply("blockize", self.loop(loop))[0]
 
     def tensorize(self, target: Loop | BlockLike, intrin: TensorIntrin | str) -> BlockRef:
-        """Compute a block, or all a loop holds, by a tensor intrinsic; gives the block of it."""
+        """Replace a block, or the body of a loop, by a tensor intrinsic; gives its block."""
         if isinstance(intrin, TensorIntrin):
             intrin = register_intrin(intrin).name
         tile = target if isinstance(target, Loop) else self.block(target)

@@ -1,8 +1,8 @@
-"""What schedules a function: the default rules, or a trace that was recorded.
+"""What schedules a function: the default rules, or a recorded trace.
 
-A scheduler makes a `Schedule` of a plain function, whose trace leads from the one to the other. Its
-`key` is text that identifies it in caches, and from which `scheduler_of` makes the same scheduler
-in another process.
+A scheduler turns a plain function into a `Schedule`, whose trace leads from one to the other. Its
+`key` is text that identifies it in caches, and from which `scheduler_of` recreates it in another
+process.
 
     made = RULES.schedule(function, target)
     print(made.trace)
@@ -26,7 +26,7 @@ from tilewright.schedule.trace import Trace
 from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target, verify_for
 
-#: The attribute of a function whose recorded schedule does not apply: the reason.
+#: The attribute of a function whose recorded schedule does not apply; its value is the reason.
 UNAPPLIED: Final = "unapplied"
 
 
@@ -39,15 +39,15 @@ class Scheduler(Protocol):
         ...
 
     def schedule(self, function: Function, target: Target) -> Schedule:
-        """The function under a schedule for the target."""
+        """The function, scheduled for the target."""
         ...
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The default rules. `by_address` is for callers that pass addresses: parameters may get other
-    shapes over the same memory. `taken` maps the names of choices to the position of the candidate
-    to take (see `offered`); the others are the rules' own."""
+    """The default rules. `by_address` is for callers that pass addresses: parameters may change
+    shape over the same memory. `taken` maps the names of choices to the positions of the candidates
+    to take (see `offered`); other choices take the rules' defaults."""
 
     by_address: bool = False
     taken: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -68,12 +68,11 @@ class Rules:
         return s
 
     def decide(self, s: Schedule, target: Target, choices: Choices) -> None:
-        """Edit a schedule as the rules and these choices have it; `taken` is not asked."""
+        """Edit a schedule by the rules and these choices; `taken` is not used."""
         apply_table(s, table_for(target, by_address=self.by_address), target, choices)
 
     def offered(self, function: Function, target: Target) -> dict[str, tuple[object, ...]]:
-        """What there is to choose for a function: candidates by name, the one that is taken by
-        default first."""
+        """The choices for a function: candidates by name, the default first."""
         choices = Choices(self.taken)
         self.decide(Schedule(function), target, choices)
         return choices.offered
@@ -96,8 +95,8 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A trace that a search has found for loops with plain names (`ir.with_plain_names`). Where it
-    does not apply any more, the default rules do, and the function says why (`UNAPPLIED`)."""
+    """A trace that a search found for loops with plain names (`ir.with_plain_names`). Where it no
+    longer applies, the default rules do, and the function says why (`UNAPPLIED`)."""
 
     trace: Trace
 
@@ -118,13 +117,13 @@ class Tuned:
 
 
 def tuned_key(trace: Any) -> str:
-    """The key of `Tuned` for a trace as `Trace.to_json` gives it, which nobody has to read."""
+    """The key of `Tuned` for a trace as `Trace.to_json` gives it, without parsing it."""
     return f"tuned {json.dumps(trace, sort_keys=True)}"
 
 
 @dataclass(frozen=True)
 class Given:
-    """Leaves a function as it is: the user has scheduled it."""
+    """Leaves a function unchanged: the user has scheduled it."""
 
     @property
     def key(self) -> str:
@@ -145,7 +144,7 @@ _KINDS: Final[dict[str, Callable[[str], Scheduler]]] = {
 
 
 def scheduler_of(key: str) -> Scheduler:
-    """The scheduler that has this key."""
+    """The scheduler with this key."""
     kind, _, text = key.partition(" ")
     if kind not in _KINDS:
         raise UserError(f"no scheduler {kind!r}", remedy=nearest(kind, _KINDS))
@@ -157,12 +156,12 @@ RULES_BY_ADDRESS: Final = Rules(by_address=True)
 
 
 def schedule_by_rules(function: Function, target: Target, *, by_address: bool = False) -> Function:
-    """`function` under the default schedule for `target`."""
+    """`function` with the default schedule for `target`."""
     return function_of((RULES_BY_ADDRESS if by_address else RULES).schedule(function, target))
 
 
 def function_of(s: Schedule) -> Function:
-    """The scheduled function, with a note on blocks that are left with plain loops, and why."""
+    """The scheduled function, with notes on blocks left with plain loops, and why."""
     plain = {b.name for b in s.blocks() if not is_scheduled(s, b.name)}
     unapplied = [r.reason for r in s.declined if r.rule == UNAPPLIED]
     declined = [r for r in s.declined if r.rule != UNAPPLIED]

@@ -1,4 +1,4 @@
-"""Copies between a buffer and a second one that stands in for it: where they go, what they copy."""
+"""Copies between a buffer and one that replaces it: where to insert them, what they copy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class InsertionPoint(NamedTuple):
 
 
 def site_before(tree: Tree, block: Block, buffer: Buffer) -> InsertionPoint | Fault:
-    """The outermost place before `block` where all that it reads of `buffer` has been written."""
+    """The outermost place before `block` at which all it reads of `buffer` has been written."""
     at = outermost_statement(tree, block)
     for writer in outermost(tree, tree.writers(buffer)):
         met = common_ancestor(tree, writer, block)
@@ -97,7 +97,7 @@ def site_after(tree: Tree, block: Block, buffer: Buffer) -> InsertionPoint | Fau
 
 
 def _unfinished(tree: Tree, block: Block, site: InsertionPoint) -> Fault | None:
-    """Why not all that was written is final, or more than that would be copied."""
+    """Why values there are not final, or the copy would read more than was written; else None."""
     inside = site.inside
     if inside is not None and is_unfinished_along(block, [*tree.loops_above(inside), inside]):
         reason = f"block {block.name} is read before its reduction along the loops has ended"
@@ -127,7 +127,7 @@ def _instances(block: Block) -> tuple[Range, ...]:
 def copy_by_element(
     tree: Tree, site: InsertionPoint, block: Block, source: Buffer, target: Buffer, name: str
 ) -> Stmt:
-    """target[…] = source[…] for what `block` reads of `source` while the loops at the site run."""
+    """target[…] = source[…] for what `block` reads while the loops inside the site run."""
     box = box_around(tree, [a for a in accesses_of(block) if a.buffer is source], site.inside)
     iters = [
         Iter(Var(f"vax{number}"), extent, "spatial") for number, extent in enumerate(source.shape)
@@ -146,9 +146,9 @@ def copy_by_instance(
     store: Callable[[Mapping[Var, Expr]], Store],
     name: str,
 ) -> Stmt:
-    """One store for each value that some iterators of `block` take while the loops there run.
+    """One store for each value of some iterators of `block` while the loops inside the site run.
 
-    Others than those of `block` take all of their values.
+    Iterators that are not `block`'s take all of their values.
     """
     iters = [it._replace(var=Var(it.var.name, it.var.dtype), kind="spatial") for it in used]
     own: dict[Var, Expr] = {it.var: new.var for it, new in zip(used, iters, strict=True)}
@@ -165,7 +165,7 @@ def copy_by_instance(
 def element_by_element(
     tree: Tree, name: str, source: Buffer, target: Buffer, value: Callable[[Load], Expr]
 ) -> Stmt:
-    """target[…] = value(source[…]) for a whole buffer, under loops of its own."""
+    """target[…] = value(source[…]) for a whole buffer, in new loops."""
     iters = [Iter(Var(f"vax{n}"), extent, "spatial") for n, extent in enumerate(source.shape)]
     place = tuple(it.var for it in iters)
     body = Store(target, place, value(Load(source, place)))
@@ -198,14 +198,14 @@ def at_indices(indices: Sequence[Expr], own: Mapping[Var, Expr]) -> tuple[Expr, 
 
 
 def stand_in(tree: Tree, buffer: Buffer, suffix: str, **changes: object) -> Buffer:
-    """A new compact buffer that takes the place of another one."""
+    """A new compact buffer to replace another one."""
     taken = {b.name for b in all_buffers(tree.function)}
     fields = {"strides": None, "offset": 0, "scope": "global", **changes}
     return buffer.with_(name=fresh_name(f"{buffer.name}_{suffix}", taken), **fields)
 
 
 def new_buffer(tree: Tree, name: str, dtype: DType, shape: Sequence[Expr]) -> Buffer:
-    """A new buffer, called `name` where no other one is."""
+    """A new buffer, named `name` if that is free."""
     taken = {b.name for b in all_buffers(tree.function)}
     return Buffer(fresh_name(name, taken), dtype, shape)
 

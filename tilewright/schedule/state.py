@@ -1,4 +1,4 @@
-"""What a schedule is made of: the function as it stands, its tree and its trace."""
+"""The state of a schedule: the present function, its tree and its trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refusal:
     __slots__ = ("_error",)
 
     def __init__(self, error: RefusedError) -> None:
-        # What is asked is mostly only whether: the reason shows the loops, which takes long.
+        # Most callers only need yes or no: the reason prints the loops, which is slow.
         self._error = error.with_traceback(None)
 
     @property
@@ -45,7 +45,7 @@ class Refusal:
 
 
 class _Asked(NamedTuple):
-    """What a primitive made of a function: `can` has asked when the primitive is applied."""
+    """The edit that `can` computed, reused when the primitive is then applied."""
 
     tree: Tree
     name: str
@@ -71,7 +71,7 @@ class Declined(NamedTuple):
 class ScheduleState:
     """A function under edit; `LoopMethods` and kin add one method per primitive.
 
-    `_apply` is the one way in which anything changes.
+    All changes go through `_apply`.
     """
 
     def __init__(self, function: Function, *, seed: int = 0) -> None:
@@ -81,7 +81,7 @@ class ScheduleState:
         self._count = 0
         self._loop_ids: dict[Var, LoopId] = {}
         self._values: dict[int, Sampled] = {}
-        #: What is gone, and the name and number of the step that consumed it.
+        #: What no longer exists, and the name and number of the step that consumed it.
         self._gone: dict[Var | str, tuple[str, int]] = {}
         self._latest: _Asked | None = None
         #: Rules that were refused, on this schedule and on its copies.
@@ -89,11 +89,11 @@ class ScheduleState:
 
     @property
     def function(self) -> Function:
-        """The function as it stands."""
+        """The present function."""
         return self.tree.function
 
     def copy(self) -> Self:
-        """An independent schedule in the same state; handles are good for both."""
+        """An independent schedule in the same state; handles are valid for both."""
         twin = copy.copy(self)
         twin.trace = self.trace.copy()
         twin._random = random.Random()
@@ -103,7 +103,7 @@ class ScheduleState:
         return twin
 
     def restore(self, saved: Self) -> None:
-        """Go back to the state of the copy `saved`; the list of refused rules stays."""
+        """Return to the state of the copy `saved`, but keep the list of refused rules."""
         declined = self.declined
         vars(self).update(vars(saved.copy()))
         self.declined = declined
@@ -157,7 +157,7 @@ class ScheduleState:
     def can(self, primitive: str, *args: Any, **options: Any) -> bool | Refusal:
         """Whether a primitive could be applied now; if not, a false value that says why.
 
-        Arguments that name nothing are errors here as well.
+        Arguments that refer to nothing raise errors here, too.
         """
         find_primitive(primitive)
         trial = self.copy()
@@ -203,7 +203,7 @@ class ScheduleState:
     # ---- changing --------------------------------------------------------------------------------
 
     def _apply(self, name: str, *args: Any, **options: Any) -> tuple[Any, ...]:
-        """Run a primitive on the function as it stands, record it, and wrap what it gives."""
+        """Run a primitive on the present function, record it, and wrap its results."""
         latest = self._latest
         if latest is None or not latest.is_for(self.tree, name, args, options):
             latest = _Asked(self.tree, name, args, options, self._run(name, args, options))
@@ -213,7 +213,7 @@ class ScheduleState:
         return results
 
     def _sample(self, name: str, *args: Any, decision: Any = None, **options: Any) -> Any:
-        """Run a primitive that chooses: by chance, or as `decision` says."""
+        """Run a primitive that samples: at random, or as `decision` says."""
         chance = {**options, "decision": decision, "source": self._random}
         edit = self._run(name, args, chance)
         results = tuple(self._named(r) for r in edit.results)
@@ -284,7 +284,7 @@ class ScheduleState:
         return found if found is not None else self._fetched(var)
 
     def _fetched(self, var: Var) -> LoopId:
-        """Record how a loop that no step made is found: by the first block in it, and its depth."""
+        """Record how to find a loop that no step made: by its first block, and its depth."""
         loop = self.tree.loops[var]
         block = next(iter(self.tree.blocks_in(loop)), None)
         if block is None:
@@ -323,7 +323,7 @@ class ScheduleState:
         try:
             results = self._replay_step(step, args, options)
         except (TypeError, ValueError, AttributeError) as error:
-            # A trace comes from a file: arguments of other types or in other numbers are its fault.
+            # A trace comes from a file: wrong types or numbers of arguments are the trace's fault.
             raise UserError(
                 f"cannot replay step {number} of the trace, {step.name}",
                 reason=f"its arguments do not fit: {error}",

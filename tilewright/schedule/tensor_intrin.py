@@ -1,9 +1,9 @@
 """Tensor intrinsics: what an instruction computes, and how it is called.
 
-`description` says in plain loops what happens to buffers of fixed shape; `implementation` does the
-same to the same buffers by intrinsics of a target. Both take the same parameters in the same order.
-A buffer of the implementation may have variables as strides: they are bound to the strides of the
-buffer that it is applied to.
+`description` computes the result in plain loops on buffers of fixed shape; `implementation` does
+the same on the same buffers by intrinsics of a target. Both take the same parameters in the same
+order. A buffer of the implementation may have variables as strides: they are bound to the strides
+of the buffer that it is applied to.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tilewright.support.errors import UserError, nearest
 from tilewright.target import Target
 
 _KNOWN: dict[str, TensorIntrin] = {}
-#: Those of the targets' tables, made when they are first asked for.
+#: The targets' intrinsics, made when they are first needed.
 _MAKERS: dict[str, Callable[[], TensorIntrin]] = {}
-#: Families whose members are made from their names, by the first word of these.
+#: Families whose members are made from their names, by the first word of the name.
 _FAMILIES: dict[str, Callable[[str], TensorIntrin | None]] = {}
 
 
@@ -27,8 +27,8 @@ _FAMILIES: dict[str, Callable[[str], TensorIntrin | None]] = {}
 class TensorIntrin:
     """An instruction on tiles.
 
-    `needs` names the features of a target that has it, by LLVM's names: each entry is one way to
-    have it, with all its features in a row.
+    `needs` lists alternative sets of target features (LLVM's names), one of which is required; each
+    entry is one set, separated by spaces.
     """
 
     name: str
@@ -53,7 +53,7 @@ def has_features(target: Target, needs: tuple[str, ...]) -> bool:
 
 
 def require_features(function: Function, target: Target) -> None:
-    """Refuse a function that was tensorized for another machine than `target`."""
+    """Refuse a function that was tensorized for a machine with other features than `target`."""
     for block in walk(function.body):
         name = block.annotations.get("tensor_intrin") if isinstance(block, Block) else None
         if name is None or has_features(target, find_intrin(name).needs):
@@ -68,7 +68,7 @@ def require_features(function: Function, target: Target) -> None:
 
 
 def register_intrin(intrin: TensorIntrin) -> TensorIntrin:
-    """Make a tensor intrinsic known by its name, so that traces can name it."""
+    """Register a tensor intrinsic by name, so that traces can refer to it."""
     known = _KNOWN.get(intrin.name)
     if known is not None and known is not intrin:
         raise UserError(f"there is a tensor intrinsic {intrin.name} already")
@@ -77,12 +77,12 @@ def register_intrin(intrin: TensorIntrin) -> TensorIntrin:
 
 
 def register_maker(name: str, make: Callable[[], TensorIntrin]) -> None:
-    """Register a tensor intrinsic that is made when it is first used, because that is costly."""
+    """Register a tensor intrinsic that is made on first use, because that is costly."""
     _MAKERS[name] = make
 
 
 def register_family(word: str, make: Callable[[str], TensorIntrin | None]) -> None:
-    """Make all tensor intrinsics `word.REST` known; `make` gets the rest (None: no such one)."""
+    """Register all tensor intrinsics `word.REST`; `make` gets the rest (None: there is none)."""
     _FAMILIES[word] = make
 
 
@@ -107,7 +107,7 @@ def _make(name: str) -> TensorIntrin | None:
 
 
 def _load_tables() -> None:
-    """Import the tables of the targets, which are written in terms of this module."""
+    """Import the tables of the targets, which depend on this module."""
     import_module("tilewright.schedule.intrinsics")
 
 

@@ -1,8 +1,8 @@
 """The steps that made a schedule, as data: print them, save them, replay them on another function.
 
 A step names a primitive and its arguments. Loops and sampled numbers are numbered results of
-earlier steps (`l3`, `v5` in the text); blocks go by name; everything else is plain JSON. A loop
-that no step made is fetched by a `loop` step the first time it is used: `l0 = s.loops("C")[0]`.
+earlier steps (`l3`, `v5` in the text); blocks are given by name; everything else is plain JSON. A
+loop that no step made is fetched by a `loop` step at its first use: `l0 = s.loops("C")[0]`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FETCH: Final = "loop"
 
 @dataclass(frozen=True, slots=True)
 class LoopId:
-    """The loop that an earlier step gave."""
+    """A loop that an earlier step returned."""
 
     number: int
 
@@ -35,7 +35,7 @@ class LoopId:
 
 @dataclass(frozen=True, slots=True)
 class ValueId:
-    """The number that an earlier step sampled."""
+    """A number that an earlier step sampled."""
 
     number: int
 
@@ -60,7 +60,7 @@ _TAG_TYPES: Final[dict[str, type]] = {"loop": int, "value": int, "block": str}
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One primitive with its arguments; `decision` is what sampling chose."""
+    """One primitive with its arguments; `decision` is what was sampled."""
 
     name: str
     args: tuple[Argument, ...] = ()
@@ -98,11 +98,11 @@ class Trace:
 
     @property
     def decisions(self) -> dict[int, Any]:
-        """What sampling chose, by the number of the step."""
+        """The sampled decisions, by the number of the step."""
         return {i: s.decision for i, s in enumerate(self.steps) if s.decision is not None}
 
     def with_decision(self, number: int, decision: Any) -> Trace:
-        """The same steps with one choice made differently; replaying shows whether it is legal."""
+        """The same steps with one decision changed; replaying shows whether it is legal."""
         if number not in self.decisions:
             known = ", ".join(map(str, self.decisions)) or "none"
             raise UserError(
@@ -124,7 +124,7 @@ class Trace:
 
     @staticmethod
     def from_json(data: Any) -> Trace:
-        """The trace that `to_json` gave, or its text."""
+        """The trace from what `to_json` returned, or its text."""
         if isinstance(data, str | bytes):
             data = _parsed(data)
         _require(isinstance(data, dict), "it is no object")
@@ -189,7 +189,7 @@ def _to_json(value: Argument) -> Any:
     if isinstance(value, tuple | list):
         return [_to_json(v) for v in cast(Sequence[Any], value)]
     if isinstance(value, dict):
-        # Tagged, so that a user's own {"loop": 3} is not taken for a reference.
+        # Tagged, so that a user's {"loop": 3} is not mistaken for a reference.
         pairs = cast(dict[str, Any], value)
         return {"dict": {key: _to_json(v) for key, v in pairs.items()}}
     return value

@@ -1,4 +1,4 @@
-"""Buffers in several versions, so that iterations of a loop do not wait for each other."""
+"""Buffers in several versions, so that iterations of a loop can overlap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tilewright.schedule.writing import change_accesses, with_buffer_exchanged
 
 
 def buffer_can_have_versions(tree: Tree, loop: For, buffer: Buffer) -> Fault | None:
-    """Each iteration of `loop` can have a buffer of its own."""
+    """Each iteration of `loop` can have its own version of a buffer."""
     return (
         buffer_is_intermediate(tree, buffer)
         or buffer_is_used_in_blocks_only(tree, buffer)
@@ -60,7 +60,7 @@ def with_versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> Function
 
 
 def _with_version(block: Block, version: Expr, buffer: Buffer, versions: Buffer) -> Block:
-    """`block` with one iterator more: the version that it uses."""
+    """`block` with one more iterator: the version that it uses."""
     var = Var(f"v{buffer.name}_version", version.dtype)
     changed = change_accesses(
         replace(

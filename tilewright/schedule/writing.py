@@ -28,12 +28,12 @@ from tilewright.schedule.cursor import buffers_touched
 from tilewright.schedule.error import Fault
 from tilewright.support.errors import UserError, nearest
 
-#: A buffer as users name it: by name, by position among what a block reads or writes, or itself.
+#: A buffer as users give it: by name, by position among what a block accesses, or itself.
 BufferLike = Buffer | str | int
 
 
 class Written(NamedTuple):
-    """buffer[indices] = value, without names for parts of the value."""
+    """buffer[indices] = value, with lets inlined into the value."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 
 def stores_of(block: Block) -> list[Written] | Fault:
-    """The stores of a body that is `let … let store … store`, each to a buffer of its own."""
+    """The stores of a body `let … let store … store`, each to a different buffer."""
     plain = Fault(
         f"the body of block {block.name} does more than to store one value into each buffer",
         "",
@@ -65,19 +65,19 @@ def stores_of(block: Block) -> list[Written] | Fault:
 
 
 def buffer_read(block: Block, buffer: BufferLike) -> Buffer:
-    """The buffer that a user means among those that `block` reads."""
+    """The buffer that a user refers to among those that `block` reads."""
     reads, writes = buffers_touched(block)
     return _chosen(block, buffer, [b for b in reads if b not in writes], "reads")
 
 
 def buffer_written(block: Block, buffer: BufferLike) -> Buffer:
-    """The buffer that a user means among those that `block` writes."""
+    """The buffer that a user refers to among those that `block` writes."""
     _, writes = buffers_touched(block)
     return _chosen(block, buffer, list(writes), "writes")
 
 
 def buffer_touched(block: Block, buffer: BufferLike) -> Buffer:
-    """The buffer that a user means, by name, among those that `block` writes or reads."""
+    """The buffer that a user refers to among those that `block` writes or reads."""
     reads, writes = buffers_touched(block)
     return _chosen(block, buffer, list(dict.fromkeys((*writes, *reads))), "uses")
 
@@ -112,7 +112,7 @@ def change_accesses(
     on_load: Callable[[Load], Expr | None],
     on_store: Callable[[Store], Stmt | None] = lambda _: None,
 ) -> Stmt:
-    """`root` with loads and stores of some buffers rewritten, and regions found anew."""
+    """`root` with loads and stores of some buffers rewritten, and regions recomputed."""
     changed = set(buffers)
     memo: dict[Expr, Expr] = {}
 
@@ -128,7 +128,7 @@ def change_accesses(
 
 
 def redirect(root: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
-    """`root` with accesses to some buffers made to others of the same shape."""
+    """`root` with accesses to some buffers redirected to others of the same shape."""
     return change_accesses(
         root,
         buffers,
@@ -148,13 +148,13 @@ def _refreshed(block: Block, changed: set[Buffer]) -> Block | None:
 
 
 def with_buffer_changed(function: Function, old: Buffer, new: Buffer) -> Function:
-    """`new`, of the same rank, wherever the function has `old`."""
+    """`new`, of the same rank, in place of `old` everywhere."""
     params = tuple(new if p is old else p for p in function.params)
     return replace(function, params=params, body=replace_buffers(function.body, {old: new}))
 
 
 def with_buffer_exchanged(function: Function, old: Buffer, new: Buffer) -> Function:
-    """`new` among the parameters or allocations where `old` is; accesses stay as they are."""
+    """`new` in place of `old` among parameters and allocations; accesses are unchanged."""
     params = tuple(new if p is old else p for p in function.params)
     body = map_stmt(function.body, lambda s: _reallocated(s, old, (new,)))
     return replace(function, params=params, body=body)

@@ -1,4 +1,4 @@
-"""Places for the buffers of a host program in one piece of memory."""
+"""Assigns the buffers of a host program offsets in one piece of memory."""
 
 from tilewright.lower.arena.plan import ArenaPlan, arena_plan, plan_arena
 

@@ -14,13 +14,13 @@ from tilewright.ir import Buffer, Const, Expr, Var, const, evaluate, free_vars, 
 from tilewright.lower.arena.branches import Branches
 from tilewright.support.memory import ALIGNMENT
 
-#: Plans whose time grows with the square of their number are made for up to so many buffers.
+#: Quadratic algorithms are used for at most this many buffers.
 _MANY: Final = 1000
-#: How often a plan is mended that takes more than what is live at once.
+#: How often a plan that needs more than what is live at once is repaired.
 _TRIES: Final = 20
-#: What a symbolic dimension counts as when buffers are compared.
+#: The value assumed for a symbolic dimension when buffers are compared.
 _USUAL: Final = 64
-#: Bytes that branches may take more to run side by side. Where it would be more, one launch is
+#: The most extra bytes for running branches concurrently. Where it would be more, one launch is
 #: large enough to keep a device busy.
 _MOST_FOR_BRANCHES: Final = 64 << 20
 
@@ -40,7 +40,7 @@ class LiveRange:
 def layout(
     spans: dict[Buffer, LiveRange], ranges: Ranges, branches: Branches | None = None
 ) -> tuple[dict[Buffer, Expr], list[Expr]]:
-    """The offset of every buffer, in bytes; the starts of slots, and the end of the last."""
+    """The offset of every buffer, in bytes; and the starts of slots, with the end of the last."""
     sizes = {b: size_of(b, ranges) for b in spans}
     fixed = {b: int(s.value) for b, s in sizes.items() if isinstance(s, Const)}
     places, total = _placed({b: spans[b] for b in fixed}, fixed, branches)
@@ -62,7 +62,7 @@ def size_of(buffer: Buffer, ranges: Ranges) -> Expr:
 
 
 def _by_time(spans: dict[Buffer, LiveRange]) -> Iterator[tuple[Buffer, list[Buffer]]]:
-    """Each buffer in order of its first use, with those that have died since the one before."""
+    """Each buffer in order of its first use, with those that have died since the previous one."""
     ends = sorted(spans, key=lambda b: spans[b].last)
     ended = 0
     for buffer in sorted(spans, key=lambda b: spans[b].first):
@@ -79,7 +79,7 @@ _Plan = tuple[dict[Buffer, int], int]
 def _placed(
     spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int], branches: Branches | None
 ) -> _Plan:
-    """The least plan; with room for branches side by side, where that is not much more."""
+    """The smallest plan; with room for concurrent branches where that costs little more."""
     least = _least(spans, sizes)
     if branches is None or len(spans) > _MANY:
         return least
@@ -97,7 +97,7 @@ def _orders(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> tuple[l
 
 
 def _least(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
-    """A plan that takes no more than what is live at once, or the least of those tried."""
+    """A plan that needs no more than what is live at once, or the smallest of those tried."""
     best = _best_fit(spans, sizes)
     live = live_at_once(spans.values(), sizes.values())
     if len(spans) > _MANY or best[1] == live:
@@ -112,7 +112,7 @@ def _least(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan:
 
 
 def _live_together(spans: dict[Buffer, LiveRange]) -> dict[Buffer, list[Buffer]]:
-    """For each buffer, those that are live at some time when it is."""
+    """For each buffer, those whose live ranges overlap its own."""
     near: dict[Buffer, list[Buffer]] = {b: [] for b in spans}
     live: dict[Buffer, None] = {}
     for buffer, dead in _by_time(spans):
@@ -128,7 +128,7 @@ def _live_together(spans: dict[Buffer, LiveRange]) -> dict[Buffer, list[Buffer]]
 def _repaired(
     order: list[Buffer], near: dict[Buffer, list[Buffer]], sizes: dict[Buffer, int]
 ) -> Iterator[_Plan]:
-    """Plans by first fit; the buffers at the highest offsets are placed first in the next."""
+    """Plans by first fit; in each, the previous one's buffers at the highest offsets go first."""
     tried: set[tuple[Buffer, ...]] = set()
     while len(tried) < _TRIES and (*order,) not in tried:
         tried.add((*order,))
@@ -139,7 +139,7 @@ def _repaired(
 
 
 def live_at_once(spans: Iterable[LiveRange], sizes: Iterable[int]) -> int:
-    """The most that is live at any time; no plan takes less."""
+    """The most bytes that are live at any time; no plan needs less."""
     changes: list[tuple[int, int]] = []
     for span, size in zip(spans, sizes, strict=True):
         changes += [(span.first, size), (span.last + 1, -size)]
@@ -149,7 +149,7 @@ def live_at_once(spans: Iterable[LiveRange], sizes: Iterable[int]) -> int:
 def _first_fit(
     order: Sequence[Buffer], near: dict[Buffer, list[Buffer]], sizes: dict[Buffer, int]
 ) -> _Plan:
-    """Each buffer in the first gap between those that were placed before and are live with it."""
+    """Put each buffer into the first gap between those already placed that are live with it."""
     offsets: dict[Buffer, int] = {}
     for buffer in order:
         at, taken = 0, [(offsets[b], sizes[b]) for b in near[buffer] if b in offsets]
@@ -172,7 +172,7 @@ def _best_fit(spans: dict[Buffer, LiveRange], sizes: dict[Buffer, int]) -> _Plan
 
 
 class _FreeList:
-    """Gaps below `end`: by offset, to join neighbours, and by size, to find the best one."""
+    """Gaps below `end`: by offset, to join neighbours, and by size, to find the best fit."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -189,7 +189,7 @@ class _FreeList:
             self._remove(start)
             self._insert(start + size, found - size)
             return start
-        # Grow the gap at the very end, if there is one.
+        # Extend the gap at the very end, if there is one.
         start = self._starts_by_end.get(self.end, self.end)
         if start != self.end:
             self._remove(start)
@@ -236,14 +236,14 @@ def _slots(
         else:
             free.remove(chosen)
             if slot_sizes[chosen] is not size:
-                # Most are covered by one that the slot held before.
+                # Most sizes are covered by one that the slot already has.
                 slot_sizes[chosen] = simplify(maximum(slot_sizes[chosen], size), ranges)
         slots[buffer] = chosen
     return slots, slot_sizes
 
 
 def _fitting(size: Expr, free: Sequence[int], slot_sizes: Sequence[Expr]) -> int | None:
-    """A free slot of this very size; else the least that is large enough, else the largest."""
+    """A free slot of just this size; else the smallest that is large enough, else the largest."""
     for slot in free:
         if slot_sizes[slot] is size:
             return slot

@@ -4,15 +4,15 @@
     kernel.f(address_of(x[0]), address_of(a[0]), 0)   -->  kernel.f(…, address_of(arena[0]), 0)
     kernel.g(address_of(a[0]), address_of(b[0]), 0)        kernel.g(…, address_of(arena[4032]), 0)
 
-A buffer is live from its first use to its last, and through all of a loop that uses it from
-outside. Sizes that are numbers are laid out by best fit in order of time; where that takes more
-than what is live at once, by first fit, the largest or the longest-lived first, mended a few times.
-Those over symbolic dimensions share slots, each as large as the largest buffer that it ever holds.
-Buffers that the program itself loads from or stores to keep their own memory: they are single
+A buffer is live from its first use to its last, and throughout a loop that uses it if it is
+allocated outside. Buffers of constant size are placed by best fit in order of time; if that needs
+more than what is live at once, by first fit, largest or longest-lived first, with a few repairs.
+Those with symbolic dimensions share slots, each as large as the largest buffer it ever holds.
+Buffers that the program itself loads from or stores to keep their own memory: they hold single
 numbers.
 
-Where calls run side by side, buffers of different branches have memory of their own, as far as that
-is not too much (`branches`); loops and symbolic sizes keep to times.
+Where calls run concurrently, buffers of different branches get different memory, unless that costs
+too much (`branches`); not in programs with loops, nor for symbolic sizes.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from tilewright.lower.arena.layout import LiveRange, layout, live_at_once, size_
 from tilewright.lower.flatten import flat_index
 from tilewright.support.memory import ALIGNMENT
 
-#: What the names of calls begin with that run kernels.
+#: Prefix of the names of calls that run kernels.
 _KERNEL: Final = "kernel."
 
 
 def plan_arena(function: Function, *, side_by_side: bool = False) -> Function:
-    """The function with one buffer in place of those that only kernels touch."""
+    """The function with one buffer in place of those that only kernels access."""
     uses = _Uses(function)
     planned = uses.planned
     if not planned:
@@ -73,9 +73,9 @@ def plan_arena(function: Function, *, side_by_side: bool = False) -> Function:
 
 
 def _named(starts: Sequence[Expr]) -> tuple[dict[Expr, Expr], list[tuple[Var, Expr]]]:
-    """Names for the starts of slots that are not numbers, and what they stand for, in order.
+    """Names for the starts of slots that are not constants, with their values, in order.
 
-    Sizes of slots are long: they are computed once, and not simplified in every address.
+    Sizes of slots are long expressions: they are computed once, not simplified in every address.
     """
     named, names = dict[Expr, Expr](), list[tuple[Var, Expr]]()
     for number, (before, start) in enumerate(pairwise(starts), 1):
@@ -99,15 +99,15 @@ class ArenaPlace:
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Where everything is, in bytes; symbolic dimensions count as a usual size."""
+    """Where everything is, in bytes; symbolic dimensions count as a typical size."""
 
     size: int
-    #: The most that is live at any time: no plan takes less.
+    #: The most bytes that are live at any time: no plan needs less.
     live: int
     places: tuple[ArenaPlace, ...]
     #: The kernels that are called, in order, each with its step.
     calls: tuple[tuple[int, str], ...]
-    #: How many of them must follow each other; the others can run beside these.
+    #: How many of them form the longest dependent chain; the others can run concurrently.
     chain: int
 
 
@@ -128,16 +128,16 @@ def arena_plan(function: Function, *, side_by_side: bool = False) -> ArenaPlan:
 
 
 class _Uses:
-    """The times at which buffers are used, each statement being a step of time."""
+    """The times at which buffers are used; each statement is one step of time."""
 
     def __init__(self, function: Function) -> None:
         self.spans: dict[Buffer, LiveRange] = {}
-        #: All times at which each is used.
+        #: All times at which each buffer is used.
         self._users: dict[Buffer, list[int]] = {}
         self._has_loops = False
         #: Buffers that the function itself reads or writes.
         self.touched: set[Buffer] = set()
-        #: Allocated so far, with the number of loops around the allocation.
+        #: The buffers allocated so far, with the number of loops around the allocation.
         self._depth: dict[Buffer, int] = {}
         self._loops: list[int] = []
         #: The kernels that are called, each with its time.
@@ -147,12 +147,12 @@ class _Uses:
 
     @property
     def planned(self) -> dict[Buffer, LiveRange]:
-        """The buffers that only kernels touch."""
+        """The buffers that only kernels access."""
         return {b: span for b, span in self.spans.items() if b not in self.touched}
 
     @property
     def branches(self) -> Branches | None:
-        """What runs side by side; None where calls are repeated."""
+        """What can run concurrently; None where calls are repeated."""
         return None if self._has_loops else Branches(self._users)
 
     def _walk(self, stmt: Stmt) -> None:
@@ -186,14 +186,14 @@ class _Uses:
 
     def _use(self, buffer: Buffer) -> None:
         depth = self._depth[buffer]
-        # What was there before a loop is needed in its first trip and in its last.
+        # Buffers from outside a loop are needed from its first iteration to its last.
         first = self._loops[depth] if depth < len(self._loops) else self._time
         span = self.spans.setdefault(buffer, LiveRange(first, self._time))
         span.last = self._time
         self._users.setdefault(buffer, []).append(self._time)
 
     def _end_loop(self, start: int) -> None:
-        """Buffers from outside that were used in the loop are needed to its end."""
+        """Buffers from outside that the loop uses are needed until it ends."""
         depth = len(self._loops)
         for buffer, span in self.spans.items():
             if span.last >= start and self._depth[buffer] <= depth:

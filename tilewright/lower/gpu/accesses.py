@@ -23,7 +23,7 @@ from tilewright.ir import (
 
 
 def touched_by(statements: Iterable[Stmt]) -> tuple[set[Buffer], set[Buffer]]:
-    """The buffers that the statements themselves read and write, without those in them."""
+    """The buffers that the statements themselves read and write, nested statements not included."""
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
     for stmt in statements:
@@ -40,14 +40,14 @@ def touched_by(statements: Iterable[Stmt]) -> tuple[set[Buffer], set[Buffer]]:
 
 
 def _touched_by_call(call: Expr) -> tuple[set[Buffer], set[Buffer]]:
-    """What a call for its effect reads and writes; it may write to all that it is given addresses
-    of, where nothing else is known."""
+    """The buffers that a call with side effects reads and writes; an unknown call may write all
+    buffers whose addresses it gets."""
     addresses = [e for e in walk_expr(call) if isinstance(e, Call) and e.name == "address_of"]
     given = [loads_in(a.args[0])[0].buffer for a in addresses]
     reads = {load.buffer for load in loads_in(call)}
     name = call.name if isinstance(call, Call) else ""
     if name == "async_copy":
-        # It takes effect at a later barrier, which is there already (`stages`).
+        # It takes effect at a later barrier, which has been placed already (`stages`).
         return reads - {given[0]}, set()
     if name in WARP_PRODUCTS or name in GROUP_PRODUCTS:
         return reads, {given[0]}
@@ -55,6 +55,6 @@ def _touched_by_call(call: Expr) -> tuple[set[Buffer], set[Buffer]]:
 
 
 def access_of(kernel: Function) -> tuple[str, ...]:
-    """What a kernel does with each of its buffers: `r`, `w` or `rw`; nothing is ``."""
+    """How a kernel accesses each of its buffers: `r`, `w`, `rw`, or `` for not at all."""
     reads, writes = touched_by(walk(kernel.body))
     return tuple("r" * (b in reads) + "w" * (b in writes) for b in kernel.buffers)

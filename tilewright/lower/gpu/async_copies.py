@@ -33,7 +33,7 @@ _LENGTHS: Final = (4, 8, 16)
 
 
 def asynchronous(stmt: Stmt) -> Stmt:
-    """Stores of what was just loaded, in whole words, as asynchronous copies."""
+    """Turn stores of loaded values, in whole words, into asynchronous copies."""
     return map_stmt(stmt, lambda s: _copy(s) if isinstance(s, Store) else None)
 
 
@@ -61,13 +61,13 @@ def _copy(store: Store) -> Stmt | None:
         return Evaluate(call("async_copy", *places, const(length), read))
     if not all(map(_is_number, others)):
         return None
-    # What surrounds an image, such as a zero point, is written at once.
+    # A border value other than zero, such as a zero point, is written synchronously.
     copy = Evaluate(call("async_copy", *places, const(length), const(length)))
     return If(all_of(*conditions), copy, replace(store, value=_without_load(store.value)))
 
 
 def _without_load(value: Expr) -> Expr:
-    """What is chosen where an element is not read."""
+    """The value that is selected where no element is read."""
     if isinstance(value, Select) and isinstance(value.a, Select):
         return select(value.condition, _without_load(value.a), value.b)
     assert isinstance(value, Select)
@@ -75,13 +75,13 @@ def _without_load(value: Expr) -> Expr:
 
 
 def _is_whole(load: Load, conditions: Sequence[Expr]) -> bool:
-    """Whether a load has all of its lanes wherever it is chosen."""
+    """Whether a load reads all of its lanes wherever it is selected."""
     mask = load.mask.a if isinstance(load.mask, Broadcast) else load.mask
     return mask is None or {*conjuncts(mask)} <= {*conditions}
 
 
 def _first(index: Expr) -> Expr | None:
-    """The first of some neighbours; None where they are not."""
+    """The first of contiguous indices; None if they are not contiguous."""
     if isinstance(index, Ramp):
         return index.base if index.stride is const(1) else None
     return None if index.dtype.is_vector else index

@@ -1,4 +1,4 @@
-"""Place barriers between phases that touch the same memory, one of them writing.
+"""Place barriers between phases that access the same memory, if one of them writes.
 
     for t in thread(16, "threadIdx.x"): S[t] = A[t]
     for t in thread(16, "threadIdx.x"): B[t] = S[15 - t]
@@ -8,12 +8,11 @@
     for t in thread(16, "threadIdx.x"): B[t] = S[15 - t]
 
 The buffers that threads have accessed since the last barrier are tracked from statement to
-statement. A barrier stands right before the first statement that conflicts with them, in loops also
-with the accesses of the iteration before. Local memory needs none, nor do statements in no phase,
-which the first thread executes alone. Where threads of different blocks wait for each other, that
-is said already (`merge_launches`).
-Conditions, extents and values of names outside of phases are read by all threads. Distinct buffers
-do not overlap.
+statement. A barrier goes right before the first statement that conflicts with them; in loops, also
+with accesses of the previous iteration. Local memory needs none, nor do statements outside phases,
+which only the first thread executes. Waits between threads of different blocks are placed elsewhere
+(`merge_launches`). Conditions, extents and named values outside phases are read by all threads.
+Distinct buffers do not overlap.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class _Touched:
 
 
 def _meet(before: frozenset[_Access], after: frozenset[_Access]) -> bool:
-    """Whether a buffer is among both, and not accessed by the same thread alone."""
+    """Whether a buffer is in both, unless only the same single thread accesses it."""
     return any(a is b and not (alone and first) for a, alone in before for b, first in after)
 
 
@@ -71,7 +70,7 @@ _NOTHING = _Touched()
 
 
 def place_barriers(function: Function) -> Function:
-    """The function with barriers, so that no phases conflict between two of them."""
+    """Insert barriers, so that no phases between two of them conflict."""
     return function.with_body(_in_launches(function.body))
 
 
@@ -88,7 +87,7 @@ def _in_launch(stmt: Stmt) -> Stmt:
 
 
 def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
-    """`stmt` with barriers, given the accesses since the last one, and those after it."""
+    """`stmt` with barriers, given the accesses since the last one; gives also those after it."""
     if is_barrier(stmt) or is_grid_barrier(stmt):
         return stmt, _NOTHING
     if isinstance(stmt, Seq):
@@ -109,7 +108,7 @@ def _place(stmt: Stmt, pending: _Touched) -> tuple[Stmt, _Touched]:
 
 
 def _waits_more(loop: For | While, usual: _Touched, pending: _Touched) -> bool:
-    """Whether a loop has barriers for its first iteration alone, because of accesses before it."""
+    """Whether a loop gets barriers for its first iteration only, due to accesses before it."""
     if usual == pending:
         return False
     return _count(_place_repeated(loop, pending)[0]) > _count(_place_repeated(loop, usual)[0])
@@ -135,7 +134,7 @@ def _place_row(stmt: Seq, pending: _Touched) -> tuple[Stmt, _Touched]:
 
 
 def _inside(stmt: For | If | Let | While, pending: _Touched) -> tuple[Stmt, _Touched]:
-    """A statement with barriers between those that it contains."""
+    """A statement with barriers between the statements that it contains."""
     if isinstance(stmt, If):
         then, after = _place(stmt.then, pending)
         if stmt.otherwise is None:
@@ -181,7 +180,7 @@ def _is_of_one_thread(stmt: Stmt) -> bool:
 
 
 def _touched_by(statements: Iterable[Stmt], *, alone: bool = False) -> _Touched:
-    """The accesses of the statements themselves, without those in them."""
+    """The accesses of the statements themselves, nested statements not included."""
     reads, writes = touched_by(statements)
     return _Touched(_shared(reads, alone), _shared(writes, alone))
 

@@ -1,4 +1,4 @@
-"""What phases read of memory that stays as it is, is read before the barriers that they wait at.
+"""Hoist phases' reads of read-only memory above the barriers that the phases wait at.
 
     for t in thread(32, "threadIdx.x"): S[t] = …
     for t in thread(32, "threadIdx.x"): B[t] = S[31 - t] + A[t]
@@ -8,9 +8,9 @@
     for t in thread(32, "threadIdx.x"): S[t] = …
     for t in thread(32, "threadIdx.x"): B[t] = S[31 - t] + early[0]
 
-Between the last two is a barrier, which no read of memory passes: threads would wait for S first,
-and then for A. Where several such pairs of phases follow each other, what one reads is read before
-the second phase of the pair before, which hides how long that takes.
+Between the last two is a barrier, which no load can be moved across: threads would wait first for
+S, and then for A. Where several such pairs of phases follow each other, the loads of one pair are
+issued before the second phase of the previous pair, which hides their latency.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from tilewright.ir import (
 )
 from tilewright.lower.gpu.accesses import touched_by
 
-#: Bytes that a thread reads early at most: its registers are few.
+#: The most bytes that a thread reads early: it has few registers.
 _MOST: Final = 96
 
 
 def read_early(function: Function) -> Function:
-    """The function with reads ahead of barriers; vectors and unrolled loops are written out."""
+    """Hoist reads above barriers; vectors and unrolled loops have been written out by now."""
     return function.with_body(map_stmt(function.body, _in_launch))
 
 
@@ -89,7 +89,7 @@ def _in_a_row(phases: Sequence[Stmt], written: set[Buffer]) -> Stmt:
 
 
 def _waits(first: Stmt, second: Stmt) -> bool:
-    """Whether a phase reads what threads have put into shared memory in the one before."""
+    """Whether a phase reads what the previous one has written to shared memory."""
     if not is_over_threads(first) or not is_over_threads(second):
         return False
     put, taken = touched_by(walk(first))[1], touched_by(walk(second))[0]
@@ -98,17 +98,17 @@ def _waits(first: Stmt, second: Stmt) -> bool:
 
 @dataclass
 class _Parts:
-    """A phase taken apart: what it reads early, and the rest."""
+    """A phase split into what it reads early, and the rest."""
 
     written: set[Buffer]
-    #: What holds loads that are made early, by the conditions around them.
+    #: The buffers for loads that are made early, by the conditions around the loads.
     early: dict[tuple[tuple[If, ...], Load], Buffer] = field(
         default_factory=dict[tuple[tuple[If, ...], Load], Buffer]
     )
     room: int = _MOST
 
     def split(self, stmt: Stmt, around: tuple[If, ...] = ()) -> tuple[Stmt | None, Stmt]:
-        """What reads early for a statement, and the statement without that."""
+        """The early reads of a statement, and the statement without them."""
         if isinstance(stmt, Seq):
             pairs = [self.split(s, around) for s in stmt.statements]
             reading = [r for r, _ in pairs if r is not None]
@@ -146,13 +146,13 @@ class _Parts:
         return (seq(*reading) if reading else None), rest
 
     def _stays(self, load: Load) -> bool:
-        """Whether a load of memory that no thread of the launch writes, at a place that is known
-        before."""
+        """Whether a load is of global memory that the launch does not write, at an index that does
+        not depend on other loads."""
         is_global = load.buffer.scope == "global" and load.buffer not in self.written
         return is_global and not any(loads_in(e) for e in load.operands)
 
 
 def _all_of(load: Expr) -> Expr:
-    """The place of what is loaded in a buffer of its own."""
+    """The index, in its own buffer, of a loaded value."""
     lanes = load.dtype.lanes
     return const(0) if lanes == 1 else Ramp(const(0), const(1), lanes)

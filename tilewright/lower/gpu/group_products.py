@@ -1,15 +1,15 @@
-"""Products of groups of warps (`ir.warps`) are waited for before anything else happens.
+"""Waits and fences for products of groups of warps (`ir.warps`), which run asynchronously.
 
     for z, y, x in threads: wgmma(…)      -->      products_start()
                                                    for z, y, x in threads: wgmma(…)
                                                    products_commit()
                                                    products_finish(sums)
 
-Loops whose copies run ahead wait later (`stages`). What threads read and write of the operands lies
-where the product looks for it (`swizzled`).
+Loops with pipelined copies wait later (`stages`). Elements of operands are stored where the product
+looks for them (`swizzled`).
 
-Products read shared memory by another way than threads write it: between what writes an operand and
-the barrier after it stands a fence.
+Products read shared memory through another path than threads write it: a fence is needed between
+the writes of an operand and the barrier after them.
 
     for z, y, x in threads: As[…] = …     -->      for z, y, x in threads: As[…] = …
     barrier()                                      products_fence()
@@ -60,7 +60,7 @@ from tilewright.lower.gpu.accesses import touched_by
 
 
 def wait_for_products(function: Function) -> Function:
-    """The function with waits after phases that have products of groups."""
+    """Insert waits after phases with products of groups."""
     return function.with_body(_waiting(function.body))
 
 
@@ -78,7 +78,7 @@ def _waiting(stmt: Stmt) -> Stmt:
 
 
 def swizzle_operands(function: Function) -> Function:
-    """Elements of operands lie where products of groups look for them."""
+    """Store elements of operands where products of groups look for them."""
     operands = set(group_operands(function.body))
     if not operands:
         return function
@@ -102,13 +102,13 @@ def swizzle_operands(function: Function) -> Function:
 
 
 def fence_operands(function: Function) -> Function:
-    """The function with fences between what writes operands and the barriers after that."""
+    """Insert fences between writes of operands and the barriers after them."""
     operands = set(group_operands(function.body))
     return function.with_body(_fenced(function.body, operands, False)[0]) if operands else function
 
 
 def _fenced(stmt: Stmt, operands: set[Buffer], is_due: bool) -> tuple[Stmt, bool]:
-    """A statement with fences, and whether one is due after it, as it may be before it."""
+    """A statement with fences, given whether one is due before it, and whether one is due after."""
     if is_barrier(stmt) or is_grid_barrier(stmt) or is_arrival(stmt):
         return (seq(_effect("products_fence"), stmt) if is_due else stmt), False
     if is_over_threads(stmt) or not child_stmts(stmt):
@@ -119,7 +119,7 @@ def _fenced(stmt: Stmt, operands: set[Buffer], is_due: bool) -> tuple[Stmt, bool
             done, is_due = _fenced(child, operands, is_due)
             placed.append(done)
         return seq(*placed), is_due
-    # The next iteration of a loop comes after its end.
+    # The end of a loop's body precedes its next iteration.
     before = is_due or (isinstance(stmt, For | While) and _leaves_due(stmt.body, operands))
     after = [is_due]
 
@@ -132,7 +132,7 @@ def _fenced(stmt: Stmt, operands: set[Buffer], is_due: bool) -> tuple[Stmt, bool
 
 
 def _writes(stmt: Stmt, operands: set[Buffer]) -> bool:
-    """Whether operands are written, or copies to them arrive."""
+    """Whether operands are written, or copies to them complete."""
     calls = (s.call for s in walk(stmt) if isinstance(s, Evaluate))
     arrives = any(isinstance(c, Call) and c.name == "async_wait" for c in calls)
     return arrives or bool(touched_by(walk(stmt))[1] & operands)
@@ -143,7 +143,7 @@ def _leaves_due(body: Stmt, operands: set[Buffer]) -> bool:
 
 
 def _swizzled(place: Expr, itemsize: int) -> Expr:
-    """A place, swizzled: only the part of it where that matters, which threads compute once."""
+    """Swizzle an index; the terms that swizzling does not affect are added afterwards."""
     if isinstance(place, Ramp) and place.stride is const(1) and _stays_together(place, itemsize):
         return Ramp(_swizzled(place.base, itemsize), place.stride, place.dtype.lanes)
     if place.dtype.is_vector:
@@ -158,7 +158,7 @@ def _swizzled(place: Expr, itemsize: int) -> Expr:
 
 
 def _stays_together(place: Ramp, itemsize: int) -> bool:
-    """Whether a vector lies inside of the bytes that are exchanged as a whole."""
+    """Whether a vector is within the bytes that swizzling moves as a whole."""
     lanes = place.dtype.lanes
     is_part = EXCHANGED_BYTES % (lanes * itemsize) == 0
     return is_part and prove_equal(simplify(place.base % lanes), const(0))
@@ -184,7 +184,7 @@ def _products(stmt: Stmt) -> Iterator[Call]:
 
 
 def group_operands(stmt: Stmt) -> Iterator[Buffer]:
-    """What groups multiply that lies in shared memory."""
+    """The operands of groups' products that are in shared memory."""
     for product in _products(stmt):
         yield from (b for b in _buffers_of(product)[1:] if b.scope == "shared")
 

@@ -5,10 +5,10 @@
             for t in thread(256, "threadIdx.x"):
                 Y[b * 256 + t] = …                     def f_0(X: f32[n], Y: f32[n], n: i64): …
 
-A launch is an outermost nest of loops over blocks. Around it the host runs plain loops and
-conditions over numbers; it never touches elements of buffers, which lie in the device's memory.
-Inside it, nests of loops over threads are phases that all threads of a block go through one after
-another; what stands between them is done by one thread.
+A launch is an outermost nest of loops over blocks. Around launches, the host runs plain loops and
+conditions on scalars; it never accesses elements of buffers, which are in device memory. Inside a
+launch, nests of loops over threads are phases that all threads of a block execute one after
+another; statements between them are executed by one thread.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ class Launches(NamedTuple):
     """The two parts of a function."""
 
     host: Function
-    #: What is launched, by name; `threads_of` gives the size of its blocks.
+    #: The kernels by name; `threads_of` gives the size of their blocks.
     kernels: tuple[Function, ...]
 
 
-#: The attribute of functions whose launches may run beside others that they do not depend on, and
-#: begin while those run that they do.
+#: The attribute of functions whose launches may run concurrently with independent ones, and start
+#: while those that they depend on still run.
 OVERLAPS: Final = "overlaps"
 
 
 def overlap_launches(function: Function) -> Function:
-    """The function with launches that wait for memory alone, where they else run one by one."""
+    """Let launches wait only for the data they need, rather than run one by one."""
     return function.with_attrs(**{OVERLAPS: True})
 
 
 def count_launches(stmt: Stmt) -> int:
-    """How many launches the host makes; loops that are not of a known length count once."""
+    """The number of launches by the host; loops of unknown length count once."""
     if is_over_blocks(stmt):
         return 1
     trips = stmt.extent.value if isinstance(stmt, For) and isinstance(stmt.extent, Const) else 1
@@ -95,7 +95,7 @@ def split_launches(function: Function) -> Launches:
 
 
 def single_threaded(function: Function) -> Function:
-    """Statements between the phases of launches as phases of one thread."""
+    """Turn statements between the phases of launches into phases of one thread."""
 
     def in_launch(stmt: Stmt) -> Stmt | None:
         if is_over_threads(stmt):
@@ -111,13 +111,13 @@ def single_threaded(function: Function) -> Function:
 
 
 def _replaced(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:
-    """A statement with the outermost ones below it replaced for which the rule has another."""
+    """Replace the outermost statements for which the rule has a replacement."""
     found = rule(stmt)
     return map_children(stmt, lambda s: _replaced(s, rule)) if found is None else found
 
 
 def _grid(stmt: Stmt) -> tuple[Expr, Expr, Expr]:
-    """The extents of the loops over blocks, which stand directly in each other."""
+    """The extents of the perfectly nested loops over blocks."""
     extents: dict[str, Expr] = {}
     while isinstance(stmt, For) and is_over_blocks(stmt):
         extents[stmt.axis[-1]], stmt = stmt.extent, stmt.body
@@ -126,13 +126,13 @@ def _grid(stmt: Stmt) -> tuple[Expr, Expr, Expr]:
 
 
 def _kernel(name: str, body: Stmt) -> Function:
-    """The kernel of a launch, as a function of all that it captures."""
+    """The kernel of a launch, as a function of everything that it captures."""
     buffers, numbers = _taken(body)
     return Function(name, (*buffers, *numbers), body)
 
 
 def _taken(body: Stmt) -> tuple[Sequence[Buffer], Sequence[Var]]:
-    """The buffers and numbers that a part of a function uses and does not define."""
+    """The buffers and scalars that a part of a function uses but does not define."""
     buffers, numbers = dict[Buffer, None](), dict[Var, None]()
     own_buffers, own_numbers = set[Buffer](), set[Var]()
     for stmt in walk(body):
@@ -160,7 +160,7 @@ def _launch(kernel: Function, grid: Sequence[Expr]) -> Expr:
 
 
 def _require_one_launch(function: Function, launch: Stmt) -> None:
-    """Refuse loops over blocks that do not stand directly in each other."""
+    """Refuse loops over blocks that are not perfectly nested."""
     inner = launch
     while isinstance(inner, For) and is_over_blocks(inner):
         inner = inner.body
@@ -173,7 +173,7 @@ def _require_one_launch(function: Function, launch: Stmt) -> None:
 
 
 def _require_no_elements(function: Function, body: Stmt) -> None:
-    """Refuse a host's part that would touch elements of buffers."""
+    """Refuse a host's part that would access elements of buffers."""
     for stmt in walk(body):
         is_call = isinstance(stmt, Evaluate)
         touches = isinstance(stmt, Store) or (

@@ -1,4 +1,4 @@
-"""Merge loops over small launches into one launch, with what stands before and after them.
+"""Merge loops over small launches, with the launches around them, into one launch.
 
     for t in range(64):                                for b in thread(4, "blockIdx.x"):
         for b in thread(4, "blockIdx.x"):       -->        for t in range(64):
@@ -6,17 +6,18 @@
                 H[t + 1, b * 32 + i] = …H[t]…                      H[t + 1, b * 32 + i] = …H[t]…
                                                                grid_barrier()
 
-What follows each other on the host now stands in one launch, whose blocks wait for each other where
-one launch touches what another has written: so all of them must be there at once, no more than the
-device has multiprocessors. A launch of fewer blocks leaves the others idle. What a launch copies to
-shared memory in each iteration of a loop, always the same, is copied once before it.
+Consecutive launches become one, whose blocks synchronize where one launch accesses what another has
+written. So all blocks must be resident at once: no more than the device has multiprocessors. A
+launch of fewer blocks leaves the others idle. If a launch copies the same data to shared memory in
+each iteration of a loop, it is copied once before the loop.
 
-Without a loop only launches of single blocks are merged: that all blocks wait for each other takes
-longer than a launch that follows another in a graph, and such launches run one at a time.
+Outside loops, only launches of single blocks are merged: a barrier of all blocks takes longer than
+the next launch of a graph, and such merged launches run one at a time.
 
-A check that fails leaves the kernel, and those that wait would wait forever: launches with checks
-are not merged. Nor are those by two groups of warps that take turns (others may have more threads),
-or of functions whose result may lie where an operand does, where distinct buffers overlap.
+A failed check leaves the kernel, and blocks waiting at a barrier would wait forever: launches with
+checks are not merged. Nor are those of two groups of warps that take turns (others may have more
+threads), or of functions whose result may share memory with an operand, where distinct buffers
+overlap.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from tilewright.lower.gpu.launches import count_launches
 from tilewright.lower.gpu.pipelines import flat
 from tilewright.target import Target
 
-#: The attribute that says how many launches a function has made before.
+#: The attribute with the number of launches that a function made before merging.
 MERGED: Final = "launches_before"
 #: An access: a buffer, and whether only the first block makes it.
 _Access = tuple[Buffer, bool]
@@ -83,7 +84,7 @@ class _Touched:
         return _Touched(self.reads | other.reads, self.writes | other.writes)
 
     def meets(self, other: _Touched) -> bool:
-        """Whether blocks conflict: threads of one block wait for each other by themselves."""
+        """Whether blocks conflict; threads of a single block synchronize by themselves."""
         return _meet(self.writes, other.reads | other.writes) or _meet(self.reads, other.writes)
 
 
@@ -96,7 +97,7 @@ _NOTHING = _Touched()
 
 @dataclass(frozen=True)
 class _Limits:
-    """What one launch may have."""
+    """Limits of a single launch."""
 
     blocks: int
     threads: int
@@ -104,7 +105,7 @@ class _Limits:
 
 
 def merge_launches(function: Function, target: Target) -> Function:
-    """Loops over small launches, with what is before and after them, as one."""
+    """Merge loops over small launches, with the launches before and after them."""
     gpu = target.gpu
     if gpu is None or "in_place" in function.attrs:
         return function
@@ -116,7 +117,7 @@ def merge_launches(function: Function, target: Target) -> Function:
 
 
 def _merged(stmt: Stmt, limits: _Limits) -> Stmt:
-    """A statement of the host."""
+    """Merge within a statement of the host."""
     buffers: list[Buffer] = []
     row = list(flat(stmt, buffers))
     done = [s for run in _runs(row, limits) for s in _as_one(run, limits, buffers)]
@@ -126,7 +127,7 @@ def _merged(stmt: Stmt, limits: _Limits) -> Stmt:
 
 
 def _runs(row: Sequence[Stmt], limits: _Limits) -> Iterator[list[Stmt]]:
-    """The statements in parts, each of which can be one launch; the others stand alone."""
+    """Group consecutive statements that can be one launch; the others stay alone."""
     run: list[Stmt] = []
     for stmt in row:
         if run and not _fit([*run, stmt], limits):
@@ -138,7 +139,7 @@ def _runs(row: Sequence[Stmt], limits: _Limits) -> Iterator[list[Stmt]]:
 
 
 def _as_one(run: list[Stmt], limits: _Limits, outside: list[Buffer]) -> list[Stmt]:
-    """Statements as one launch, if they can be; `outside` gets what is allocated around it."""
+    """Statements as one launch, if possible; `outside` collects what is allocated around it."""
     launches = [s for stmt in run for s in _launches(stmt)]
     if not _fit(run, limits):
         return [_merged_inside(s, limits) for s in run]
@@ -193,7 +194,7 @@ def _launches(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _is_mergeable(stmt: Stmt) -> bool:
-    """Whether a statement is a launch of a known number of blocks, or a loop over such alone."""
+    """Whether a statement is a launch of a known number of blocks, or a loop over only such."""
     if is_over_blocks(stmt):
         kept = (s for s in walk(stmt) if isinstance(s, Assert) or is_arrival(s))
         return _is_known(stmt) and not any(kept)
@@ -210,7 +211,7 @@ def _is_mergeable(stmt: Stmt) -> bool:
 
 
 def _of_host(stmt: Stmt) -> Iterator[Stmt]:
-    """The statements outside of launches."""
+    """The statements outside launches."""
     yield stmt
     if isinstance(stmt, For | Alloc | Let | While) and not is_over_blocks(stmt):
         yield from _of_host(stmt.body)
@@ -225,7 +226,7 @@ def _is_known(launch: Stmt) -> bool:
 
 
 def _nest(launch: Stmt) -> list[For]:
-    """The loops over blocks, from the outermost."""
+    """The loops over blocks, outermost first."""
     loops: list[For] = []
     while isinstance(launch, For) and is_over_blocks(launch):
         loops.append(launch)
@@ -247,7 +248,7 @@ def _allocated(stmt: Stmt) -> Iterator[Buffer]:
 
 
 def _shared_bytes(launch: Stmt) -> int:
-    """Bytes of shared memory, each buffer of which may begin a little later than the last ends."""
+    """Bytes of shared memory; alignment may leave gaps between buffers."""
     shared = [b for b in _allocated(launch) if b.scope == "shared"]
     return sum(_size(b) * b.dtype.itemsize + 16 for b in shared)
 
@@ -263,7 +264,7 @@ def _size(buffer: Buffer) -> int:
 
 
 class _Step(NamedTuple):
-    """What a block does of a launch."""
+    """What a block does in one launch."""
 
     stmt: Stmt
     touched: _Touched
@@ -287,7 +288,7 @@ _Part = _Step | _Loop
 
 
 def _parts(stmt: Stmt, number: Var, blocks: int, buffers: list[Buffer]) -> Iterator[_Part]:
-    """What a block does of a statement; `buffers` gets those that live as long as the launch."""
+    """What a block does in a statement; `buffers` collects those that live for the whole launch."""
     if isinstance(stmt, Seq | Alloc):
         for child in flat(stmt, []):
             yield from _parts(child, number, blocks, buffers)
@@ -307,7 +308,7 @@ def _parts(stmt: Stmt, number: Var, blocks: int, buffers: list[Buffer]) -> Itera
 
 
 def _step(launch: Stmt, number: Var, blocks: int) -> _Step:
-    """What one of so many blocks does of a launch."""
+    """What block `number` of `blocks` does in a launch."""
     nest = _nest(launch)
     values: dict[Var, Expr] = {}
     left: Expr = number
@@ -324,8 +325,8 @@ def _step(launch: Stmt, number: Var, blocks: int) -> _Step:
 def _invariant(
     launch: Stmt, var: Var, written: set[Buffer], buffers: list[Buffer]
 ) -> tuple[list[Stmt], Stmt]:
-    """What fills shared memory the same way in all iterations of a loop, as launches of its own,
-    and the rest."""
+    """Split off what fills shared memory identically in all iterations of a loop, as separate
+    launches; gives also the rest."""
     nest, own = _nest(launch), list[Buffer]()
     row = list(flat(nest[-1].body, own))
     shared = {b for b in own if b.scope == "shared"}
@@ -365,14 +366,14 @@ def _with_body(nest: Sequence[For], body: Stmt) -> Stmt:
 
 
 def _plain(parts: Sequence[_Part]) -> Stmt:
-    """Parts of a single block, between whose threads barriers are placed later."""
+    """The parts for a single block; barriers between its threads are placed later."""
     return seq(
         *(p.stmt if isinstance(p, _Step) else replace(p.loop, body=_plain(p.parts)) for p in parts)
     )
 
 
 def _ordered(parts: Sequence[_Part], pending: _Touched) -> tuple[Stmt, _Touched]:
-    """Parts with barriers of the grid, given the accesses since the last one, and those after."""
+    """Parts with grid barriers, given the accesses since the last one; gives also those after."""
     done: list[Stmt] = []
     for part in parts:
         if pending.meets(part.touched):
@@ -385,7 +386,7 @@ def _ordered(parts: Sequence[_Part], pending: _Touched) -> tuple[Stmt, _Touched]
 
 
 def _one(part: _Part) -> tuple[Stmt, _Touched]:
-    """One of the parts, after a barrier, and the accesses since the last one in it."""
+    """One part, right after a barrier, and the accesses since the last barrier in it."""
     if isinstance(part, _Step):
         return part.stmt, part.touched
     body, after = _ordered(part.parts, _NOTHING)

@@ -1,4 +1,4 @@
-"""The last product of an iteration goes on during the next one.
+"""Overlap the last product of an iteration with the next iteration.
 
     for k in range(n):                     S = Q · K[0]; P = f(S)
         S = Q · K[k]; finish S             for k in range(1, n):
@@ -7,9 +7,10 @@
         C += P · V[k]; finish C                finish C; P = T; C = g(C)
                                            C += P · V[n - 1]; finish C
 
-Products are those of groups of warps (`group_products`), whose threads go on until they wait: what
-is computed of the first product's sums hides the second product. An iteration's statements are put
-in the order that is above on the right, if those that move do not touch what they pass.
+Products are those of groups of warps (`group_products`), which run asynchronously until threads
+wait for them: computing with the first product's sums hides the second product. An iteration's
+statements are reordered as on the right above, if those that move do not conflict with those that
+they pass.
 """
 
 from __future__ import annotations
@@ -22,35 +23,35 @@ from tilewright.lower.gpu.accesses import touched_by
 
 
 class Overlap(NamedTuple):
-    """What an iteration does, in parts."""
+    """The parts of an iteration."""
 
-    #: All until the first product has started, and what waits for it.
+    #: Everything until the first product has started, and the waits for it.
     early: list[Stmt]
     finish_early: list[Stmt]
-    #: What does not touch the operands and sums of the second product.
+    #: Statements that do not access the operands and sums of the second product.
     between: list[Stmt]
-    #: The second product, and what waits for it.
+    #: The second product, and the waits for it.
     late: list[Stmt]
     finish_late: list[Stmt]
-    #: What has to wait for the second product of the iteration before.
+    #: Statements that must wait for the second product of the previous iteration.
     rest: list[Stmt]
 
     def first(self, arrival: Sequence[Stmt]) -> list[Stmt]:
-        """The first iteration, without its second product; `arrival` follows its sums."""
+        """The first iteration, without its second product; `arrival` goes after its sums."""
         return [*self.early, *self.finish_early, *arrival, *self.between, *self.rest]
 
     def later(self, arrival: Sequence[Stmt]) -> list[Stmt]:
-        """The rest of another iteration, after the second product of the one before has started;
-        `arrival` follows the sums of both."""
+        """The rest of a later iteration, once the second product of the previous one has started;
+        `arrival` goes after the sums of both."""
         return [*self.finish_but_latest(), *self.between, *self.finish_late, *arrival, *self.rest]
 
     def finish_but_latest(self) -> list[Stmt]:
-        """What waits for the first product, and lets the second one before it go on."""
+        """Waits for the first product that leave the previous iteration's second one running."""
         return [*map(_but_for_the_latest, self.finish_early)]
 
 
 def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
-    """The parts of an iteration that has two products of groups, if they can go on side by side."""
+    """The parts of an iteration with two products of groups, if these can overlap."""
     starts, commits = (
         [k for k, s in enumerate(uses) if _is_call(s, name)]
         for name in ("products_start", "products_commit")
@@ -64,7 +65,7 @@ def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
     if finished == first + 1 or any(meet(s, t) for s in (*early, *after) for t in late):
         return None
     if _shared_reads(late) & _shared_reads(others):
-        # Its operands stay for an iteration more, those of the others do not.
+        # Its operands must live an iteration longer, unlike those of the others.
         return None
     between, rest = list[Stmt](), list[Stmt]()
     for stmt in (*uses[finished:start], *after):
@@ -81,7 +82,7 @@ def overlap_of(uses: Sequence[Stmt]) -> Overlap | None:
 
 
 def _after_waits(uses: Sequence[Stmt], commit: int) -> int:
-    """Where the statements begin that follow those that wait for a product."""
+    """The index of the first statement after the waits for a product."""
     places = range(commit + 1, len(uses))
     return next((k for k in places if not _is_call(uses[k], "products_finish")), len(uses))
 
@@ -92,7 +93,7 @@ def _shared_reads(statements: Sequence[Stmt]) -> set[Buffer]:
 
 
 def meet(a: Stmt, b: Stmt) -> bool:
-    """Whether one of two statements writes what the other touches."""
+    """Whether one of two statements writes what the other accesses."""
     (read, written), (other_read, other_written) = (touched_by(walk(s)) for s in (a, b))
     return bool(written & (other_read | other_written) or read & other_written)
 
@@ -103,6 +104,6 @@ def _is_call(stmt: Stmt, name: str) -> bool:
 
 
 def _but_for_the_latest(finish: Stmt) -> Stmt:
-    """A wait for products that lets the latest go on."""
+    """A wait for products that leaves the latest one running."""
     assert isinstance(finish, Evaluate) and isinstance(finish.call, Call)
     return Evaluate(call("products_finish", *finish.call.args[:2], const(1)))

@@ -1,14 +1,13 @@
-"""Threads that store pairs of neighbours store four each, so that whole sectors are written.
+"""Threads that store pairs of elements store four each instead, so that whole sectors are written.
 
     for t in thread(32, "threadIdx.x"):             for t in thread(32, "threadIdx.x"):
-        R[x + t % 4 * 2 …] = a           -->            b1 = what thread t ^ 1 has: of b, or of a
+        R[x + t % 4 * 2 …] = a           -->            b1 = thread t ^ 1's value of b, or of a
         R[x + t % 4 * 2 + 8 …] = b                      R[x + t % 4 // 2 * 4 + t % 2 * 8 …] = a b1
 
-Of eight neighbours of 16 bits, which is what four threads have of a row (`ir.warps`), each has two:
-a store of a warp writes halves of sectors of 32 bytes, which takes as long as whole ones.
-Two threads exchange a pair of two such runs that follow each other: the even one then has four of
-the first run, the odd one four of the second. A schedule may say that a loop is better without that
-(`KEEPS_PAIRS`).
+Four threads have eight contiguous elements of 16 bits of a row (`ir.warps`), two each: a store of a
+warp then writes halves of sectors of 32 bytes, which takes as long as whole ones. Two threads
+exchange a pair of two adjacent such runs: then the even one has four elements of the first run, the
+odd one four of the second. A schedule can disable that for a loop (`KEEPS_PAIRS`).
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ from tilewright.ir import (
     substitute,
 )
 
-#: Neighbours that a thread has, and that the threads of a row have together.
+#: Contiguous elements that a thread has, and that the threads of a row have together.
 _PAIR: Final = 2
 _RUN: Final = _PAIR * OWNERS
 _ITEM_BYTES: Final = 2
 
 
 def join_pairs(function: Function) -> Function:
-    """The function with pairs joined; stores have one index by now."""
+    """The function with pairs joined; stores have a single index by now."""
     return function.with_body(_inside(function.body))
 
 
@@ -78,8 +77,8 @@ def _phase(stmt: For) -> For:
 
 
 def _joined(row: Sequence[Stmt], lane: Var) -> list[Stmt]:
-    """The statements with joined pairs; only stores that follow each other are joined, of which
-    none reads what others write."""
+    """The statements with consecutive stores of pairs joined, where none reads what others
+    write."""
     done: list[Stmt] = []
     waiting: list[Store] = []
     for stmt in row:
@@ -100,8 +99,8 @@ def _joined(row: Sequence[Stmt], lane: Var) -> list[Stmt]:
 
 
 def _is_pair(stmt: Stmt, lane: Var) -> bool:
-    """Whether the threads of a row store pairs of a run of neighbours, which begins where four
-    elements can be written at once."""
+    """Whether the threads of a row store pairs of a contiguous run, which is aligned for stores of
+    four elements."""
     if not isinstance(stmt, Store) or stmt.mask is not None or stmt.buffer.scope != "global":
         return False
     if stmt.buffer.dtype.itemsize != _ITEM_BYTES or len(stmt.indices) != 1:
@@ -118,7 +117,7 @@ def _is_pair(stmt: Stmt, lane: Var) -> bool:
 
 
 def _run(place: Expr, lane: Var) -> Expr:
-    """Where the run of a row begins: the place of its first thread."""
+    """Where the run of a row begins: the index of its first thread."""
     return simplify(substitute(place, {lane: lane // OWNERS * OWNERS}))
 
 
@@ -127,20 +126,20 @@ def _go_together(waiting: Sequence[Store], stmt: Stmt) -> bool:
 
 
 def _follows(second: Store, first: Store) -> bool:
-    """Whether a run follows another one."""
+    """Whether a run directly follows another one."""
     a, b = first.indices[0], second.indices[0]
     assert isinstance(a, Ramp) and isinstance(b, Ramp)
     return is_const(simplify(b.base - a.base), _RUN)
 
 
 def _four(first: Store, second: Store, lane: Var) -> Stmt:
-    """Two pairs of the first run, or of the second: by even threads, and by odd ones."""
+    """Two pairs: of the first run in even threads, of the second in odd ones."""
     (place,) = first.indices
     assert isinstance(place, Ramp)
     is_odd: Expr = Binary("eq", lane % 2, const(1))
     given = Select(Broadcast(is_odd, _PAIR), first.value, second.value)
     other = cast(lane // 2 * 2 + (1 - lane % 2), "int32")
-    # By a name: all threads ask, whatever they choose then.
+    # In a Let: all threads take part in the exchange, whatever they select then.
     got = Var("given", first.value.dtype)
     low = Select(Broadcast(is_odd, _PAIR), got, first.value)
     high = Select(Broadcast(is_odd, _PAIR), second.value, got)

@@ -1,4 +1,4 @@
-"""A loop with stages as one whose copies run ahead.
+"""Pipelines a loop with stages: its copies run ahead.
 
     for k in range(8):  (stages=3)                     S = alloc(f16[3 * 64], scope="shared")
         S = alloc(f16[64], scope="shared")             copy(0 → S[0 …]); async_commit()
@@ -9,16 +9,16 @@
                                                            async_commit()
                                                            compute(S[k % 3 * 64 …])
 
-Each thread's copies are asynchronous where they are whole vectors; those of an iteration make a
-group, and a thread waits until all groups but the latest have landed. The barrier after that makes
-them visible, and says that nobody reads any longer what is overwritten next.
+Each thread's copies are asynchronous where they are whole vectors; those of an iteration form a
+group, and a thread waits until all groups but the latest have completed. The barrier after that
+makes them visible, and ensures that nothing still reads what is overwritten next.
 
-Products of groups of warps (`group_products`) go on during the next iteration: a thread waits for
-those of the iteration before, whose operands may be overwritten in the next one. So copies are one
-iteration less ahead than there is room for. Where an iteration has two such products, the second
-one's copies are made an iteration later, and so is it (`overlap`). Two groups of warps multiply in
-turn then: each tells when it has its sums, and does not wait for what the other makes of its own.
-Where a loop over tiles is around it, they take turns from tile to tile.
+Products of groups of warps (`group_products`) continue during the next iteration: a thread waits
+for those of the previous iteration, whose operands may be overwritten in the next one. So copies
+are one iteration less ahead than there are buffers for. Where an iteration has two such products,
+the second one and its copies are an iteration late (`overlap`). Two groups of warps then multiply
+in turns: each signals when it has its sums, and does not wait for what the other computes from its
+own. With a loop over tiles around it, they take turns from tile to tile.
 """
 
 from __future__ import annotations
@@ -59,41 +59,41 @@ from tilewright.ir import (
 from tilewright.lower.gpu.async_copies import asynchronous
 from tilewright.lower.gpu.overlap import Overlap, overlap_of
 
-#: What the versions of a buffer lie apart divides by, in bytes.
+#: The alignment of the versions of a buffer, in bytes.
 _ALIGNMENT: Final = 16
 _ONLY: Final = const(0)
-#: For a buffer one that holds several versions of it, and how many elements these lie apart.
+#: For each buffer, one that holds several versions of it, and their distance in elements.
 Enlarged = dict[Buffer, tuple[Buffer, int]]
 
 
 class _Parts(NamedTuple):
-    """The body of a loop: buffers in shared memory that copies fill, its others, the copies, and
-    what uses them."""
+    """The body of a loop: buffers in shared memory that copies fill, other buffers, the copies, and
+    the statements that use them."""
 
     buffers: list[Buffer]
     others: list[Buffer]
     copies: list[Stmt]
     uses: list[Stmt]
-    #: What waits for products of the uses, where these can go on during the next iteration.
+    #: Waits for products of `uses`, where these can continue during the next iteration.
     finish: list[Stmt]
 
 
 class Pipeline(NamedTuple):
-    """A loop whose copies run ahead: those before it, and the loop."""
+    """A loop with pipelined copies: the copies before it, and the loop."""
 
     buffers: list[Buffer]
-    #: What is copied.
+    #: The buffers that are copied from.
     sources: set[Buffer]
     filling: Sequence[Stmt]
     steady: Stmt
-    #: What waits for the first copies, where the loop itself does not.
+    #: Waits for the first copies, where the loop itself does not wait.
     ready: Sequence[Stmt] = ()
-    #: What is left when no thread reads any longer what the first copies would overwrite.
+    #: Statements that remain once nothing reads any more what the first copies would overwrite.
     ending: Sequence[Stmt] = ()
 
 
 def pipeline_of(stmt: Stmt, tile: Expr = _ONLY) -> Pipeline | None:
-    """A loop with stages, if copies can run ahead of the rest of it; it is of the given tile."""
+    """Pipeline a loop with stages, if its copies can run ahead; it belongs to this `tile`."""
     stages = stmt.annotations.get(STAGES) if isinstance(stmt, For) else None
     if not isinstance(stmt, For) or stages is None:
         return None
@@ -102,7 +102,7 @@ def pipeline_of(stmt: Stmt, tile: Expr = _ONLY) -> Pipeline | None:
 
 
 def parts_of(loop: For) -> _Parts | None:
-    """The body taken apart; None where copies cannot run ahead of the rest."""
+    """The body split up; None where copies cannot run ahead of the rest."""
     buffers: list[Buffer] = []
     statements = list(flat(loop.body, buffers))
     shared = {b for b in buffers if b.scope == "shared"}
@@ -128,7 +128,7 @@ def _is_finish(stmt: Stmt) -> bool:
 
 
 def flat(stmt: Stmt, buffers: list[Buffer]) -> Iterable[Stmt]:
-    """The statements in a row, without the allocations around them."""
+    """Consecutive statements, without the allocations around them."""
     if isinstance(stmt, Alloc):
         buffers += stmt.buffers
         yield from flat(stmt.body, buffers)
@@ -140,7 +140,7 @@ def flat(stmt: Stmt, buffers: list[Buffer]) -> Iterable[Stmt]:
 
 
 def fills(stmt: Stmt, shared: set[Buffer]) -> bool:
-    """Whether a statement only writes to these buffers, and reads others."""
+    """Whether a statement only writes these buffers, and reads only others."""
     filled = written([stmt])
     has_calls = any(isinstance(s, Evaluate) for s in walk(stmt))
     return bool(filled) and filled <= shared and not has_calls and not read([stmt]) & shared
@@ -156,7 +156,7 @@ def read(statements: Iterable[Stmt]) -> set[Buffer]:
 
 
 def _pipelined(loop: For, parts: _Parts, stages: int, tile: Expr) -> Pipeline:
-    """Of a loop with no more iterations than stages all copies are made before it."""
+    """A loop with no more iterations than stages makes all its copies before it."""
     extent = int(loop.extent.value) if isinstance(loop.extent, Const) else None
     is_short = extent is not None and extent <= stages
     if extent is not None and not is_short and (overlap := overlap_of(parts.uses)) is not None:
@@ -175,7 +175,7 @@ def _pipelined(loop: For, parts: _Parts, stages: int, tile: Expr) -> Pipeline:
         arrived(ahead),
         barrier(),
         *(If(coming < loop.extent, c) for c in next_copies),
-        # A group without copies counts as well, so that the number to wait for stays the same.
+        # A group without copies counts, too, so that the number to wait for stays the same.
         commit(),
         *(redirected(use, larger, loop.var % versions) for use in parts.uses),
         *([effect("products_wait", const(1))] if goes_on else []),
@@ -201,7 +201,7 @@ def _overlapping(
     arrival = [arrived(ahead), effect("groups_arrive", turn + loop.var)] if takes_turns else []
 
     def copies_of(iteration: Expr) -> list[Stmt]:
-        """What comes with an iteration: copies for its first product, and for a late one."""
+        """The copies of an iteration: for its first product, and for a late one."""
         places = [(iteration - delay, given) for delay, given in copies.items() if given]
         done = [
             If(
@@ -237,7 +237,7 @@ def _overlapping(
     ]
     ending = overlap.finish_late
     if last % versions:
-        # The first copies would overwrite what the last product reads.
+        # The first copies would overwrite operands of the last product.
         steady, ending = [*steady, *ending], []
     return Pipeline(
         [*parts.others, *(b for b, _ in larger.values())],
@@ -250,12 +250,12 @@ def _overlapping(
 
 
 def arrived(ahead: int) -> Stmt:
-    """A wait for a thread's own copies, but for those of iterations that are not next."""
+    """Wait for a thread's own copies, except those for later iterations than the next."""
     return effect("async_wait", const(ahead - 1))
 
 
 def commit() -> Stmt:
-    """The copies of a thread since the last one make a group."""
+    """Make a group of the copies of a thread since the last group."""
     return effect("async_commit")
 
 
@@ -269,7 +269,7 @@ def enlarged(buffers: Iterable[Buffer], versions: int) -> Enlarged:
 
 
 def _versions(buffer: Buffer, stages: int) -> tuple[Buffer, int]:
-    """A buffer that holds several versions of another, and how many elements these lie apart."""
+    """A buffer that holds several versions of another, and their distance in elements."""
     strides = [int(s.value) for s in buffer.stride_exprs() if isinstance(s, Const)]
     extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
     assert len(strides) == len(extents) == buffer.ndim, "shared memory has known sizes"
@@ -292,7 +292,7 @@ def _at(
 
 
 def redirected(stmt: Stmt, larger: Enlarged, version: Expr) -> Stmt:
-    """A statement on one version of the buffers."""
+    """A statement that uses one version of the buffers."""
 
     def index(buffer: Buffer, given: Expr) -> Expr:
         start = version * larger[buffer][1]

@@ -6,9 +6,9 @@
     acc = alloc(f32[8], scope="local")
     for t in thread(256, "threadIdx.x"): acc[i] = …
 
-Read as plain loops, such a buffer has an element for each thread: its first dimensions are indexed
-by the loops over threads. Every thread has a buffer of its own, so that these are dropped. What a
-thread reads of a neighbour's in the same warp, it asks that one for (`ir.warps`):
+Seen as plain loops, such a buffer has elements for each thread: its first dimensions are indexed by
+the loops over threads. Every thread has its own buffer, so these dimensions are dropped. Reads of a
+neighbour's elements in the same warp become shuffles (`ir.warps`):
 
     for t in thread(32, "threadIdx.x"): sum[t] = part[t // 4 * 4] + part[t // 4 * 4 + 1]
     -->
@@ -57,7 +57,7 @@ from tilewright.ir import (
 from tilewright.support.dtype import int32
 from tilewright.support.errors import UserError
 
-#: Along which the threads of a warp are neighbours.
+#: The axis along which the threads of a warp are adjacent.
 _LANES: Final = "threadIdx.x"
 
 
@@ -69,7 +69,7 @@ class _Access:
     load: Load
     threads: tuple[For, ...]
     is_store: bool = False
-    #: Whether some threads of a phase may not make it.
+    #: Whether some threads of a phase may not execute it.
     is_conditional: bool = False
 
     @property
@@ -77,9 +77,9 @@ class _Access:
         return self.load.buffer
 
     def axes(self) -> tuple[str, ...] | None:
-        """What the first dimensions are indexed by, up to the last loop over threads.
+        """The axes that index the first dimensions, up to the last loop over threads.
 
-        A dimension of one element counts as none (""). None where some loop is not among them.
+        A dimension of extent 1 has none (""). None if some loop over threads is missing.
         """
         axis_of = {loop.var: loop.axis for loop in self.threads}
         axes: list[str] = []
@@ -96,8 +96,9 @@ class _Access:
         return tuple(axes) if wanted <= set(axes) else None
 
     def neighbours(self, axes: tuple[str, ...]) -> int:
-        """Of how many neighbours in a warp each reads what another one has, or all that do so
-        together; 0 where it is not so, or where the phase writes it."""
+        """The size of the group of adjacent threads within which each reads another one's element,
+        or the whole warp if all threads take part; 0 if there is none, or if the phase writes the
+        buffer."""
         loops = {loop.axis: loop for loop in self.threads}
         along = loops.get(_LANES)
         places = list(zip(axes, self.load.indices, strict=False))
@@ -120,7 +121,7 @@ class _Access:
 
 
 def drop_thread_dimensions(function: Function) -> Function:
-    """Local buffers of launches are those of one thread; indices are still one per dimension."""
+    """Drop the thread dimensions of launches' local buffers; accesses still have all indices."""
     function = function.with_body(_simplified_calls(function.body, Ranges.for_function(function)))
     smaller: dict[Buffer, tuple[Buffer, int]] = {}
     remote: dict[Load, tuple[Expr, int]] = {}
@@ -138,7 +139,7 @@ def drop_thread_dimensions(function: Function) -> Function:
 
 
 def _simplified_calls(stmt: Stmt, ranges: Ranges) -> Stmt:
-    """Calls of tensor instructions with simplified indices: their blocks are lowered late."""
+    """Simplify the indices of tensor instructions' calls, since their blocks are lowered late."""
     if isinstance(stmt, Evaluate):
         return map_children(stmt, lambda s: s, lambda e: simplify(e, ranges))
     inner = ranges.with_extent(stmt.var, stmt.extent) if isinstance(stmt, For) else ranges
@@ -154,7 +155,7 @@ def _launches(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _living_across_phases(stmt: Stmt) -> Iterator[Buffer]:
-    """The local buffers that are allocated outside of phases."""
+    """The local buffers that are allocated outside phases."""
     if is_over_threads(stmt):
         return
     if isinstance(stmt, Alloc):
@@ -184,8 +185,8 @@ def _stored(stmt: Stmt) -> set[Buffer]:
 def _dropped(
     function: Function, accesses: list[_Access], remote: dict[Load, tuple[Expr, int]]
 ) -> int:
-    """How many dimensions are dropped, on which all accesses must agree, but for reads of what
-    neighbours have, which are added to `remote`: whose, and of how many neighbours."""
+    """How many dimensions to drop, on which all accesses must agree; except reads of neighbours'
+    elements, which are added to `remote`: the thread, and the size of its group."""
     if not accesses:
         return 0
     first = next((a.axes() for a in accesses if a.is_store), accesses[0].axes())

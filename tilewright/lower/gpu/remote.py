@@ -1,12 +1,12 @@
-"""Host programs whose values lie in the memory of a device.
+"""Host programs whose values are in the memory of a device.
 
     n = count[0]                    fetch(address_of(count_here[0]), address_of(count[0]), 8)
     size[0] = n * 2          -->    n = count_here[0]
                                     store_number(address_of(size[0]), n * 2, 8)
 
-The processor does not reach that memory: numbers that the program reads are fetched right before
+The processor cannot access that memory: numbers that the program reads are fetched right before
 they are read, which waits for the device; numbers that it writes are sent. The program's own
-buffers (the table of constants, the record of results, numbers that can be assigned) stay its own.
+buffers (the table of constants, the record of results, assignable numbers) stay in host memory.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tilewright.support.errors import InternalError, UserError
 
 
 def reach_device(function: Function) -> Function:
-    """A host program whose values lie in the memory of a device."""
+    """A host program whose values are in the memory of a device."""
     _require_no_lists(function)
     numbers: Sequence[int] = function.attrs["own_buffers"]
     own = {function.buffers[k] for k in numbers}
@@ -54,11 +54,11 @@ def reach_device(function: Function) -> Function:
 
 
 def _reached(stmt: Stmt, own: set[Buffer], here: dict[Buffer, Buffer]) -> Stmt:
-    """A statement that reads copies of numbers, made right before, and sends what it writes."""
+    """A statement that reads copies of numbers, fetched right before, and sends what it writes."""
     read = [b for b in _read(stmt) if b not in own]
     rebuilt = map_children(stmt, lambda s: _reached(s, own, here), _redirected(here))
     if isinstance(rebuilt, While):
-        # The condition is asked again after each iteration.
+        # The condition is evaluated again after each iteration.
         rebuilt = replace(rebuilt, body=seq(rebuilt.body, *(_fetch(b, here[b]) for b in read)))
     if isinstance(rebuilt, Store) and rebuilt.buffer not in own:
         rebuilt = _sent(rebuilt)
@@ -68,7 +68,7 @@ def _reached(stmt: Stmt, own: set[Buffer], here: dict[Buffer, Buffer]) -> Stmt:
 
 
 def _passing_numbers(stmt: Evaluate, own: set[Buffer]) -> Stmt:
-    """A call that is given the program's own numbers by address: they are sent before it."""
+    """A call that gets addresses of the program's own numbers: these are sent before it."""
     assert isinstance(stmt.call, Call)
     there: list[Buffer] = []
     before: list[Stmt] = []
@@ -87,7 +87,7 @@ def _passing_numbers(stmt: Evaluate, own: set[Buffer]) -> Stmt:
 
 
 def _redirected(here: dict[Buffer, Buffer]) -> Callable[[Expr], Expr]:
-    """Loads of copies; addresses stay those of the device's memory."""
+    """Loads from copies; addresses stay those of device memory."""
     there = {copy: buffer for buffer, copy in here.items()}
     memo: dict[Expr, Expr] = {}
 
@@ -127,7 +127,7 @@ def _allocated(function: Function) -> Iterable[Buffer]:
 
 
 def _here(buffer: Buffer) -> Buffer:
-    """Memory of the processor for a copy of a small buffer."""
+    """Host memory for a copy of a small buffer."""
     if buffer.static_size() is None:
         raise InternalError(f"the host program reads {buffer.name}, whose size is not known")
     return Buffer(f"{buffer.name}_here", buffer.dtype, buffer.shape, scope="local")
@@ -143,7 +143,7 @@ def _fetch(buffer: Buffer, here: Buffer) -> Stmt:
 
 
 def _sent(store: Store) -> Stmt:
-    """A store to the device's memory: the bits of a number, and how many bytes they are."""
+    """A store to device memory: the bits of a number, and its size in bytes."""
     dtype = store.buffer.dtype
     place = address_of(Load(store.buffer, store.indices))
     bits = store.value

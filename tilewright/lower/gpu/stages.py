@@ -1,9 +1,9 @@
 """Copies to shared memory run ahead of the iterations that need them.
 
-A loop that is annotated with `stages` keeps the operands of so many iterations in shared memory,
-and becomes a pipeline (`pipelines`). Its first copies stand as early in the launch as they can, so
-that what is computed before it hides them; copies before the loop join them. Where a block of
-threads goes through several tiles, the first copies of a tile are made while the one before ends.
+A loop annotated with `stages` keeps the operands of that many iterations in shared memory, and
+becomes a pipeline (`pipelines`). Its first copies are placed as early in the launch as possible, so
+that computation before the loop hides them; copies before the loop join them. Where a block of
+threads computes several tiles, the first copies of a tile are made while the previous one ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tilewright.lower.gpu.tile_pipelines import tile_pipeline
 
 
 def stage_copies(function: Function) -> Function:
-    """Loops with stages as loops whose copies run ahead; accesses have one index by now."""
+    """Pipeline loops with stages; accesses have a single index by now."""
     return function.with_body(map_stmt(function.body, _in_launch))
 
 
@@ -44,7 +44,7 @@ def _in_launch(stmt: Stmt) -> Stmt | None:
 
 
 def _at_blocks(stmt: Stmt) -> Stmt:
-    """What a block of threads does: statements in a row, some of which are loops with stages."""
+    """The statements of a block of threads, some of which are loops with stages."""
     if isinstance(stmt, For) and is_over_blocks(stmt):
         return replace(stmt, body=_at_blocks(stmt.body))
     buffers: list[Buffer] = []
@@ -62,8 +62,8 @@ def _at_blocks(stmt: Stmt) -> Stmt:
 
 
 def _over_tiles(loop: For, buffers: list[Buffer]) -> Stmt | None:
-    """A loop around one with stages whose first copies are made while the tile before ends; if it
-    has stages itself, products as well (`tile_pipelines`)."""
+    """A loop around one with stages, whose first copies are made while the previous tile ends; if
+    it has stages itself, the first products as well (`tile_pipelines`)."""
     own: list[Buffer] = []
     statements = list(flat(loop.body, own))
     place = next(k for k, s in enumerate(statements) if _is_in_stages(s))
@@ -92,8 +92,8 @@ def _over_tiles(loop: For, buffers: list[Buffer]) -> Stmt | None:
 
 
 def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
-    """Statements with the first copies of loops as early as they can be: after the loop before
-    that waits for copies of its own. Other copies before a loop join its first ones."""
+    """Statements with the first copies of loops as early as possible: after the previous loop that
+    waits for its own copies. Other copies before a loop join its first ones."""
     done: list[Stmt] = []
     free = 0
     for stmt in statements:
@@ -114,7 +114,7 @@ def _in_a_row(statements: Sequence[Stmt], buffers: list[Buffer]) -> Stmt:
 
 
 def _copies_before(statements: Sequence[Stmt], free: int = 0) -> tuple[list[Stmt], list[Stmt]]:
-    """Copies to shared memory, from statement `free` on, that no other statement has to do with;
+    """Copies to shared memory, from statement `free` on, that are independent of other statements;
     and the others."""
     copies: list[Stmt] = []
     for k, stmt in enumerate(statements[free:], start=free):
@@ -125,7 +125,7 @@ def _copies_before(statements: Sequence[Stmt], free: int = 0) -> tuple[list[Stmt
 
 
 def _copies_alone(stmt: Stmt, others: Sequence[Stmt]) -> bool:
-    """Whether a statement copies to shared memory that no others touch, all asynchronously."""
+    """Whether a statement copies to shared memory that no others access, all asynchronously."""
     shared = {b for b in written([stmt]) if b.scope == "shared"}
     if not fills(stmt, shared) or shared & (written(others) | read(others)):
         return False
@@ -146,12 +146,12 @@ def _is_in_stages(stmt: Stmt) -> bool:
 
 
 def _staged(stmt: Stmt, *, repeated: bool) -> Stmt:
-    """A statement with its loops in stages; whether it is `repeated` by a loop around it."""
+    """Pipeline the loops in a statement; `repeated` if a loop around repeats it."""
     found = pipeline_of(stmt)
     if found is not None:
         whole = seq(*found.filling, *found.ready, found.steady, *found.ending)
         done = Alloc(tuple(found.buffers), whole)
-        # The copies of a repetition must not meet what reads those of the one before.
+        # The copies of a repetition must not overtake the previous one's reads.
         return seq(barrier(), done) if repeated else done
     again = repeated or (isinstance(stmt, For | While) and not is_over_blocks(stmt))
     return map_children(stmt, lambda s: _staged(s, repeated=again))

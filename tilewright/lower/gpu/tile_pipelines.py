@@ -1,4 +1,4 @@
-"""The first products of a tile go on while the tile before ends.
+"""Overlap the first products of a tile with the end of the previous tile.
 
     for t in range(m):  (stages=2)              begin 0; S = Q[0] · K[0, 0]; P = f(S)
         copy Q[t]                               for t in range(m):
@@ -14,14 +14,14 @@
                                                     else:
                                                         C += P · V[t, n - 1]; end t
 
-An iteration of the inner loop has two products of groups of warps, of which the second one is an
-iteration late (`overlap`): across tiles as well here. So nothing stands between tiles that no
-product hides, but for what takes the results on. What is copied once for a tile is in shared memory
-twice, and comes with what is copied for its first iteration.
+An iteration of the inner loop has two products of groups of warps, of which the second is an
+iteration late (`overlap`): here across tiles as well. So every computation between tiles is hidden
+by a product, except what consumes the results. Data that is copied once per tile is in shared
+memory twice, and is copied along with the data of the tile's first iteration.
 
-Iterations are numbered through all tiles, for the groups that take turns. What begins a tile and
-touches what the one before still needs (its results) stays behind the end of that; what ends a tile
-and does not need the last product comes before it.
+Iterations are numbered through all tiles, for the groups that take turns. Statements at the start
+of a tile that touch what the previous tile still needs (its results) stay after that one's end;
+statements at the end of a tile that do not need the last product come before it.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from tilewright.lower.gpu.pipelines import (
     written,
 )
 
-#: Versions of what is copied once for a tile.
+#: Versions of what is copied once per tile.
 _TILES: Final = 2
 
 
 class _Tile(NamedTuple):
-    """A tile taken apart: what begins it, of which the last part has to wait for the end of the
-    tile before; and what ends it, of which the first part needs no last product."""
+    """A tile split up: its start, the last part of which must wait for the end of the previous
+    tile; and its end, the first part of which does not need the last product."""
 
     begin: list[Stmt]
     begin_late: list[Stmt]
@@ -78,8 +78,8 @@ class _Tile(NamedTuple):
 
 
 def tile_pipeline(loop: For, copies: Sequence[Stmt], place: int) -> Stmt | None:
-    """A loop over tiles whose products overlap, if they can. Statement `place` of its body is a
-    loop with stages; `copies` are those before it that fill shared memory, for all of a tile."""
+    """A loop over tiles whose products overlap, if possible. Statement `place` of its body is a
+    loop with stages; `copies` are those before it that fill shared memory for the whole tile."""
     buffers: list[Buffer] = []
     statements = list(flat(loop.body, buffers))
     inner = statements[place]
@@ -108,7 +108,7 @@ def tile_pipeline(loop: For, copies: Sequence[Stmt], place: int) -> Stmt | None:
 
 
 def _are_suited(loop: For, inner: For, stages: int) -> bool:
-    """Whether tiles and iterations are known, and versions the same in each tile."""
+    """Whether the numbers of tiles and iterations are known, and versions the same in each tile."""
     if not isinstance(loop.extent, Const) or not isinstance(inner.extent, Const):
         return False
     count = int(inner.extent.value)
@@ -116,8 +116,8 @@ def _are_suited(loop: For, inner: For, stages: int) -> bool:
 
 
 def _taken_apart(before: Sequence[Stmt], after: Sequence[Stmt], overlap: Overlap) -> _Tile | None:
-    """The parts of what begins and ends a tile; None where the next tile's first iteration touches
-    what these still need."""
+    """The parts of a tile's start and end; None where the next tile's first iteration accesses what
+    these still need."""
     late = [*overlap.late, *overlap.finish_late]
     end_early, end = _apart(after, late)
     begin, begin_late = _apart(before, [*late, *end])
@@ -128,7 +128,7 @@ def _taken_apart(before: Sequence[Stmt], after: Sequence[Stmt], overlap: Overlap
 
 
 def _apart(statements: Sequence[Stmt], others: Sequence[Stmt]) -> tuple[list[Stmt], list[Stmt]]:
-    """Those that may pass other statements, and those that may not."""
+    """The statements that may be moved past others, and those that may not."""
     free, bound = list[Stmt](), list[Stmt]()
     for stmt in statements:
         (bound if any(meet(stmt, o) for o in (*others, *bound)) else free).append(stmt)
@@ -136,7 +136,7 @@ def _apart(statements: Sequence[Stmt], others: Sequence[Stmt]) -> tuple[list[Stm
 
 
 class _Steps(NamedTuple):
-    """Loops over tiles and over iterations, and the versions of what they copy."""
+    """The loops over tiles and over iterations, and the versions of what they copy."""
 
     tiles: For
     inner: For
@@ -146,12 +146,12 @@ class _Steps(NamedTuple):
 
     @property
     def iterations(self) -> int:
-        """Those of a tile."""
+        """Iterations of a tile."""
         assert isinstance(self.inner.extent, Const)
         return int(self.inner.extent.value)
 
     def at(self, tile: Expr, step: Expr, statements: Sequence[Stmt]) -> list[Stmt]:
-        """Statements of an iteration, on its versions of what is copied."""
+        """Statements of an iteration, using its versions of what is copied."""
         own = (redirected(s, self.of_step, self.inner.var % self.versions) for s in statements)
         placed = (redirected(s, self.of_tile, self.tiles.var % _TILES) for s in own)
         values = {self.tiles.var: tile, self.inner.var: step}
@@ -159,8 +159,8 @@ class _Steps(NamedTuple):
 
 
 class _Pipelined(NamedTuple):
-    """A loop over tiles in the making; copies for a tile, for an iteration's first product, and for
-    its second one."""
+    """Builds a loop over tiles; holds the copies for a tile, for an iteration's first product, and
+    for its second one."""
 
     steps: _Steps
     rows: list[Stmt]
@@ -215,7 +215,7 @@ class _Pipelined(NamedTuple):
         return seq(*begun, replace(loop, body=body, annotations=plain))
 
     def _inside(self, overlap: Overlap) -> Stmt:
-        """The iterations of a tile but for its first."""
+        """The iterations of a tile except the first."""
         inner, tile = self.steps.inner, self.steps.tiles.var
         step = inner.var + 1
         body = seq(
@@ -229,8 +229,8 @@ class _Pipelined(NamedTuple):
         return replace(inner, extent=const(self.steps.iterations - 1), body=body, annotations=plain)
 
     def _copies(self, tile: Expr, step: Expr) -> list[Stmt]:
-        """What comes with an iteration, which may be one of the next tile: that of the second
-        product is an iteration late."""
+        """The copies of an iteration, which may be one of the next tile: those of the second
+        product are an iteration late."""
         steps, count = self.steps, self.steps.iterations
         tiles, coming = steps.tiles.extent, tile + 1
         for_next = [
@@ -251,12 +251,12 @@ class _Pipelined(NamedTuple):
         return tile * self.steps.iterations + step
 
     def _meeting(self, tile: Expr, step: Expr) -> list[Stmt]:
-        """Before an iteration: what is copied for it is there."""
+        """Before an iteration: wait until its copies are there."""
         if self.takes_turns:
             return [effect("groups_await", self._number(tile, step) - 1)]
         return [arrived(self.ahead), barrier()]
 
     def _arrival(self) -> list[Stmt]:
-        """After the sums of an iteration: its group is done with what they were made of."""
+        """After the sums of an iteration: its group no longer needs their operands."""
         number = self._number(self.steps.tiles.var, self.steps.inner.var)
         return [arrived(self.ahead), effect("groups_arrive", number)] if self.takes_turns else []

@@ -1,4 +1,4 @@
-"""Builds arithmetic in one floating-point type, scalar or vector, and sees through its bits."""
+"""Builds arithmetic in one floating-point type, scalar or vector, and accesses its bits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from tilewright.ir import Const, DType, Expr, broadcast, call, reinterpret, select
 from tilewright.lower.math.coefficients import ByType, Coefficients, Ratio
 
-#: Polynomials with up to so many terms are evaluated one term after the other.
+#: Polynomials with at most this many terms are evaluated by Horner's rule.
 _SHORT = 4
 
 
-#: Those up to `reduction.near_limit`, those of any size in a longer way, or each in its own.
+#: How angles are reduced: only up to `reduction.near_limit`, of any size, or each as needed.
 Angles = Literal["near", "far", "both"]
 
 
@@ -31,9 +31,9 @@ class MathBuilder:
     """Constants, fused operations and bit fields of `dtype`.
 
     With `fused` the target has fused multiply-add: the low part of a product costs one operation.
-    Without it nothing relies on single rounding, and no `fma` is emitted. With `flush` results
-    below the least normal number are zero. With `coarse` it has reciprocals that are a bit off.
-    `angles` says how sizes of angles are taken off (`reduction`).
+    Without it nothing relies on single rounding, and no `fma` is emitted. With `flush`, results
+    below the least normal number become zero. With `coarse`, the target has approximate
+    reciprocals. `angles` selects the range reduction (`reduction`).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class MathBuilder:
         self.coarse = coarse and not self.is_double
         self.infinity, self.nan = self.number(float("inf")), self.number(float("nan"))
         self.min_normal = 2.0 ** (1 - self.bias)
-        #: Half a unit in the last place of 1: what is smaller leaves 1 as it is.
+        #: Half a unit in the last place of 1: adding less leaves 1 unchanged.
         self.epsilon = 2.0 ** -(self.mantissa + 1)
 
     # ---- constants ----------------------------------------------------------------------------
@@ -82,10 +82,10 @@ class MathBuilder:
         return call("fma", a, b, c) if self.fused else a * b + c
 
     def polynomial(self, coefficients: Sequence[float | Expr], x: Expr) -> Expr:
-        """The constant term first. Long ones by pairs of terms side by side, then pairs of pairs, …
+        """The constant term first. Long ones by pairs of terms (Estrin's scheme), and so on.
 
-        Short chains wait less for each other, and sums of variables take no copies of constants
-        where a multiply-add overwrites its addend.
+        Shorter dependency chains; and sums of variables need no copies of constants where a
+        multiply-add overwrites its addend.
         """
         terms = [c if isinstance(c, Expr) else self.number(c) for c in coefficients]
         while len(terms) > _SHORT:
@@ -97,14 +97,14 @@ class MathBuilder:
     def line_and_ratio(self, ratio: Ratio, slope: float, x: Expr) -> Expr:
         """slope x + x P(x²) / Q(x²).
 
-        The slope is that of the chord to where the function levels off at 1: there the ratio is
-        small and its rounding errors with it. Relies on the last step being fused.
+        The slope is that of the chord to the point where the function reaches 1: there the ratio is
+        small, and so are its rounding errors. Relies on the last step being fused.
         """
         above, below = (self.polynomial(part, x * x) for part in (ratio.above, ratio.below))
         return self.fma(x, self.moderate_quotient(above, below), x * slope)
 
     def moderate_quotient(self, above: Expr, below: Expr) -> Expr:
-        """above / below, where neither they nor the quotient are tiny or huge."""
+        """above / below, where neither these nor the quotient are tiny or huge."""
         if not (self.coarse and self.fused):
             return above / below
         about = call("coarse_reciprocal", below)
@@ -112,7 +112,7 @@ class MathBuilder:
         return self.fma(self.fma(-first, below, above), about, first)
 
     def coarse_inverse(self, x: Expr) -> Expr:
-        """1 / x within 2**-14, where that is neither tiny nor huge."""
+        """1 / x within 2**-14, where x is neither tiny nor huge."""
         return call("coarse_reciprocal", x) if self.coarse else self.number(1.0) / x
 
     def abs(self, x: Expr) -> Expr:
@@ -122,7 +122,7 @@ class MathBuilder:
         return call("copysign", magnitude, sign)
 
     def flushed(self, x: Expr) -> Expr:
-        """A result that no operation has made: where denormals are flushed, zero for those."""
+        """For results that no operation rounds: zero for denormals where these are flushed."""
         if not self.flush:
             return x
         return select(self.abs(x) < self.min_normal, self.with_sign(self.number(0.0), x), x)
@@ -145,7 +145,7 @@ class MathBuilder:
         return Pair(product, cross + a_low * b_low)
 
     def _halves(self, a: Expr) -> Pair:
-        """`a` cut in two by its bits, which unlike Veltkamp's product cannot overflow."""
+        """`a` split in two by its bits, which unlike Veltkamp's product cannot overflow."""
         keep = (1 << self.width) - (1 << (self.mantissa // 2 + 1))
         high = self.from_bits(self.bits(a) & self.whole(keep))
         return Pair(high, a - high)
@@ -162,21 +162,21 @@ class MathBuilder:
         return int(np.array(value, self.scalar.numpy).view(self.unsigned.numpy))
 
     def magic(self, offset: int) -> float:
-        """Adding it to a small number rounds that to a whole n, and leaves n + offset in the bits.
+        """Added to a small number, rounds it to an integer n and leaves n + offset in the bits.
 
-        With an exponent's bias in the offset the bits need only be moved to be a power of two.
+        With the exponent's bias as the offset, a shift turns these bits into a power of two.
         """
         return 1.5 * 2.0**self.mantissa + offset
 
     def power_of_two(self, shifted: Expr) -> Expr:
-        """2 ** n, a normal number, of a sum with `magic(bias)`."""
+        """2 ** n, a normal number, from a sum with `magic(bias)`."""
         return self.from_bits(self.bits(shifted) << self.mantissa)
 
     def halves_of_power(self, shifted: Expr) -> tuple[Expr, Expr]:
-        """Two normal numbers whose product is 2 ** n, for a sum with `magic(2 * bias)`.
+        """Two normal numbers whose product is 2 ** n, from a sum with `magic(2 * bias)`.
 
-        2 ** n need not be one. What is between 1/2 and 2 is multiplied by the first exactly, and
-        by the second so that it under- and overflows as it should.
+        2 ** n itself may not be normal. Values between 1/2 and 2 are multiplied by the first one
+        exactly, and by the second one with correct under- and overflow.
         """
         both = self.bits(shifted)
         half = both >> 1

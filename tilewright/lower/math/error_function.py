@@ -7,7 +7,7 @@ from tilewright.lower.math.builder import MathBuilder
 from tilewright.lower.math.coefficients import ERF, ERF_RATIONAL, LOG_ERFC
 from tilewright.lower.math.exponential import exp_of_moderate
 
-#: From here on erf is 1 in float32, and in float64.
+#: From here on erf rounds to 1 in float32, and in float64.
 _BOUND, _DOUBLE_BOUND = 4.0, 6.0
 
 
@@ -19,7 +19,7 @@ def erf(b: MathBuilder, x: Expr) -> Expr:
 
 
 def _erf_by_parts(b: MathBuilder, x: Expr) -> Expr:
-    """A polynomial up to 1; 1 - exp(P(|x| - 1)) from there."""
+    """A polynomial up to 1; 1 - exp(P(|x| - 1)) beyond."""
     size = b.abs(x)
     square = size * size
     small = b.fma(size, b.polynomial(b.of_type(ERF), square), size)

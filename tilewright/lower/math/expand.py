@@ -3,11 +3,11 @@
     y[i] = tanh(x[i])  -->  y[i] = x'[i] * (c0 + …) / (d0 + …)
 
 Every function is within 4 units in the last place for all arguments, and exact for special ones.
-float16 and bfloat16 are computed in float32. What one instruction does (sqrt, floor, fma, …) stays.
-Statements with angles have two versions (`expand_angles`): with vectors whose angles are all near,
-which are most, and with others.
-Where denormals are flushed, what would be one is zero; since that goes for what is computed on the
-way as well, results may also be off by no more than twice the least normal number.
+float16 and bfloat16 are computed in float32. Functions with instructions of their own (sqrt, floor,
+fma, …) stay. Statements with angles have two versions (`expand_angles`): for vectors whose angles
+are all near, which are most, and for others. Where denormals are flushed, denormal results become
+zero; since that also goes for intermediate results, results may be off by up to twice the least
+normal number.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ _OF_ANGLES: Final = frozenset(["sin", "cos", "tan"])
 
 
 class Arithmetic(NamedTuple):
-    """What the machine does with numbers, as far as the functions depend on it."""
+    """Properties of the machine's arithmetic that the functions depend on."""
 
     #: Whether it has fused multiply-add; without it no `fma` is emitted.
     fused: bool = True
     denormals: Denormals = "flush"
-    #: Whether it flushes denormals by itself where they are to be flushed.
+    #: Whether the hardware flushes denormals where they are to be flushed.
     flushes: bool = True
-    #: Whether it has instructions for powers of two of float32 that are a bit off.
+    #: Whether it has approximate instructions for powers of two of float32.
     has_powers: bool = False
     #: The same for reciprocals.
     has_reciprocals: bool = False
 
     @property
     def tells_angles(self) -> bool:
-        """Whether it pays to tell near angles from others."""
+        """Whether separate versions for near angles pay."""
         return self.fused and not self.has_powers
 
     @staticmethod
@@ -97,9 +97,9 @@ _DEFAULT: Final = Arithmetic()
 def expand(
     node: Call, arithmetic: Arithmetic = _DEFAULT, angles: Angles | None = None
 ) -> Expr | None:
-    """The arithmetic that computes `node`, or None where it is no function of this library.
+    """The arithmetic that computes `node`, or None if it is no function of this library.
 
-    `angles` is what is known of them: nothing unless given.
+    `angles` is what is known about them: by default nothing.
     """
     expansion = EXPANSIONS.get(node.name)
     by_instruction = arithmetic.has_powers and node.dtype.scalar is float32
@@ -113,8 +113,8 @@ def expand(
 
 
 def expand_math(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Function:
-    """`function` with calls that `expand` knows expanded; those of angles are left where near ones
-    are told from others."""
+    """`function` with the calls that `expand` knows expanded, except those with angles if these get
+    two versions."""
 
     def expanded(node: Call) -> Expr | None:
         is_left = arithmetic.tells_angles and node.name in _OF_ANGLES
@@ -124,8 +124,7 @@ def expand_math(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Functi
 
 
 def expand_angles(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Function:
-    """`function` with calls that have angles expanded, in two versions of each statement that is
-    stored:
+    """`function` with calls on angles expanded, in two versions of each store that contains them:
 
         y[ramp(i, 1, 4)] = sin(x)
         -->
@@ -142,7 +141,7 @@ def expand_angles(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Func
 
 
 def _in_versions(stmt: Stmt, arithmetic: Arithmetic) -> Stmt | None:
-    """A statement for angles that are near, and itself for others."""
+    """A version of the statement for near angles, and the statement itself for others."""
     if not isinstance(stmt, Store):
         return None
     calls = [e for e in walk_expr(stmt.value) if isinstance(e, Call) and e.name in _OF_ANGLES]
@@ -152,7 +151,7 @@ def _in_versions(stmt: Stmt, arithmetic: Arithmetic) -> Stmt | None:
     def expanded(node: Call) -> Expr | None:
         return expand(node, arithmetic, "near") if node.name in _OF_ANGLES else None
 
-    # Angles that depend on others are what they should be if those are near.
+    # Angles that depend on other angles are correct if those are near.
     near = _replacing(expanded)
     are_near = all_of(*(_is_near(near(e.args[0])) for e in dict.fromkeys(calls)))
     return If(are_near, replace(stmt, value=near(stmt.value)), stmt, stmt.span)

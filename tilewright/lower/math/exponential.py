@@ -1,8 +1,8 @@
-"""exp, exp2, expm1, sigmoid, and coarse ones: exp for what is rounded to 16 bits, sigmoid to 8.
+"""exp, exp2, expm1, sigmoid, and coarse versions: exp for results rounded to 16 bits, sigmoid to 8.
 
-With x = n ln 2 + r and |r| <= ln(2) / 2, e**x = 2**n e**r; e**r is a polynomial, 2**n is made of
-bits. Arguments are clamped just beyond the range where the result is finite and not zero.
-Where denormals are flushed, products that would be denormal are zero.
+With x = n ln 2 + r and |r| <= ln(2) / 2, e**x = 2**n e**r; e**r is a polynomial, 2**n is built from
+bits. Arguments are clamped just beyond the range where the result is finite and not zero. Where
+denormals are flushed, products that would be denormal are zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.lower.math.coefficients import (
 )
 
 _LN2: Final = 0.6931471805599453
-#: Beyond it, coarse sigmoids stay as they are.
+#: Beyond it, coarse sigmoids are constant.
 _COARSE_END: Final = 87.0
 
 
@@ -49,16 +49,16 @@ def coarse_exp(b: MathBuilder, x: Expr) -> Expr:
 
 
 def _exp_of_low(b: MathBuilder, x: Expr) -> Expr:
-    """exp that cannot overflow: of a power that is moved up, and at last down to subnormals."""
+    """exp without overflow: the power is scaled up, and in the end down, even to subnormals."""
     up = b.mantissa + 2
     rest, shifted = reduced(b, x, b.bias + up)
     return _times_exp(b, EXP, rest, b.power_of_two(shifted)) * 2.0**-up
 
 
 def _flushed_exp_of_low(b: MathBuilder, x: Expr) -> Expr:
-    """exp that cannot overflow, and is zero from e**(-bias ln 2) down: there 2**n has no bits.
+    """exp without overflow, and zero from e**(-bias ln 2) down: there the bits of 2**n are zero.
 
-    The power comes last: its product with a small `rest` would be denormal, and lost.
+    The power is multiplied last: its product with a small `rest` would be denormal, and lost.
     """
     rest, shifted = reduced(b, maximum(x, -b.bias * _LN2), b.bias)
     return b.fma(b.polynomial(b.of_type(EXP), rest), rest, 1.0) * b.power_of_two(shifted)
@@ -71,7 +71,7 @@ def exp_of_moderate(b: MathBuilder, x: Expr) -> Expr:
 
 
 def half_exp(b: MathBuilder, x: Expr) -> Expr:
-    """exp(x) / 2 for x >= 0, finite a little longer than exp itself."""
+    """exp(x) / 2 for x >= 0; finite slightly longer than exp itself."""
     rest, shifted = reduced(b, minimum(x, b.pick(90.0, 711.0)), b.bias - 2)
     # The power may be infinite.
     moderate = b.fma(b.polynomial(b.of_type(EXP), rest), rest, 1.0)
@@ -108,12 +108,12 @@ def half_expm1(b: MathBuilder, x: Expr) -> Expr:
 
 
 def sigmoid(b: MathBuilder, x: Expr) -> Expr:
-    """1 / (1 + e**-x), with the one division that it takes anyway.
+    """1 / (1 + e**-x), with just the division that it needs anyway.
 
-    Where x = n ln 2 + r, e**-r is the ratio of A - r and A + r, so that
-    1 / (1 + e**-x) = (A + r) / ((A + r) + 2**-n (A - r)).
+    Where x = n ln 2 + r, e**-r is the ratio of A - r and A + r, so that 1 / (1 + e**-x) = (A + r) /
+    ((A + r) + 2**-n (A - r)).
     """
-    # All is scaled down, so that the sum is neither tiny nor huge.
+    # Everything is scaled down, so that the sum is neither tiny nor huge.
     down = int(b.pick(64, b.width))
     x = minimum(maximum(x, b.pick(-104.0, -746.0)), b.pick(20.0, 40.0))
     rest, shifted = reduced(b, x, b.bias - down, -1)
@@ -125,8 +125,8 @@ def sigmoid(b: MathBuilder, x: Expr) -> Expr:
 
 
 def coarse_sigmoid(b: MathBuilder, x: Expr) -> Expr:
-    """1 / (1 + 2**-t) for t = x / ln 2, within 2**-12: one step takes off whole numbers, and short
-    polynomials and coarse reciprocals do."""
+    """1 / (1 + 2**-t) for t = x / ln 2, within 2**-12: a one-step range reduction, a short
+    polynomial and a coarse reciprocal are enough."""
     x = minimum(maximum(x, -_COARSE_END), _COARSE_END)
     magic = b.magic(b.bias)
     shifted = b.fma(x, -1 / _LN2, magic)
@@ -136,22 +136,22 @@ def coarse_sigmoid(b: MathBuilder, x: Expr) -> Expr:
 
 
 def reduced(b: MathBuilder, x: Expr, offset: int, sign: int = 1) -> ReducedExponent:
-    """`sign` is that of n in `shifted`."""
+    """`sign` is the sign of n in `shifted`."""
     high, low = b.of_type(LN2)
     magic = b.magic(offset)
     shifted = b.fma(x, sign * 1.4426950408889634, magic)
     n = shifted - magic
-    # n has few bits and so has `high`: their product is exact without a fused operation, too.
+    # n has few bits and so has `high`: their product is exact even without a fused operation.
     return ReducedExponent(b.fma(n, -sign * low, b.fma(n, -sign * high, x)), shifted)
 
 
 def _times_exp(b: MathBuilder, table: ByType, rest: Expr, power: Expr) -> Expr:
-    """power (1 + r P(r)): the product with r is exact and waits for no sum, and there is no 1."""
+    """power (1 + r P(r)): the product with r is exact and computed early, and no 1 is needed."""
     return b.fma(b.polynomial(b.of_type(table), rest), rest * power, power)
 
 
 def _is_at_most(x: Expr, bound: float) -> bool:
-    """Whether `x` is the lesser of something and a number up to `bound`."""
+    """Whether `x` is the minimum of something and a constant up to `bound`."""
     if not isinstance(x, Binary) or x.op != "min":
         return False
     numbers = (e.a if isinstance(e, Broadcast) else e for e in (x.a, x.b))

@@ -8,7 +8,7 @@ from tilewright.lower.math.coefficients import LN2, SINH, TANH
 from tilewright.lower.math.exponential import half_exp, half_expm1
 from tilewright.lower.math.logarithm import log1p_of_ordinary
 
-#: From here on tanh is 1 in float32.
+#: From here on tanh rounds to 1 in float32.
 TANH_BOUND = 9.02
 
 

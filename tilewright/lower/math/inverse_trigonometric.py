@@ -49,7 +49,7 @@ def atan2(b: MathBuilder, y: Expr, x: Expr) -> Expr:
     """The angle of (x, y), from the octant where 0 <= y <= x."""
     across, along = b.abs(y), b.abs(x)
     less, more = minimum(across, along), maximum(across, along)
-    # Sums of the two must not overflow, and products not be subnormal.
+    # Sums of the two must not overflow, and products must not be subnormal.
     scale = select(more < 2.0 ** (4 - b.bias), b.number(2.0 ** (b.mantissa + 1)), b.number(1.0))
     scale = select(more > 2.0 ** (b.bias - 1), b.number(0.25), scale)
     endless, empty = more == b.infinity, more == 0.0
@@ -64,7 +64,7 @@ def atan2(b: MathBuilder, y: Expr, x: Expr) -> Expr:
 
 
 def _first_octant(b: MathBuilder, less: Expr, more: Expr) -> Expr:
-    """atan(less / more) for 0 <= less <= more; above pi/8 about pi/4, at no second division."""
+    """atan(less / more) for 0 <= less <= more; above pi/8 around pi/4, by the same division."""
     upper = less > more * TAN_EIGHTH
     t = select(upper, less - more, less) / select(upper, less + more, more)
     z = t * t

@@ -1,7 +1,7 @@
 """log, log2, log10 and log1p.
 
-x = 2**k (1 + f) with 1 + f between √½ and √2, found by adding to the bits. log(1 + f) is f and a
-tail: a polynomial in f (float32) or in s = f / (2 + f), which needs a division but far fewer terms
+x = 2**k (1 + f) with 1 + f between √½ and √2, found by adding to the bits. log(1 + f) is f plus a
+tail: a polynomial in f (float32), or in s = f / (2 + f), which needs a division but far fewer terms
 (float64).
 """
 
@@ -17,7 +17,7 @@ SQRT_HALF = 0.7071067811865476
 
 
 class Decomposed(NamedTuple):
-    """x = 2**exponent * (1 + fraction); `field` is the exponent's place among the bits, biased."""
+    """x = 2**exponent * (1 + fraction); `field` is the biased exponent where it is in the bits."""
 
     exponent: Expr
     fraction: Expr
@@ -55,18 +55,18 @@ def log1p(b: MathBuilder, x: Expr) -> Expr:
 def log1p_of_ordinary(b: MathBuilder, x: Expr) -> Expr:
     """log1p for -1 < x < infinity.
 
-    1 + x is only asked for its exponent; the fraction comes from x itself, rounded once:
-    (1 + x) / 2**k - 1 = x / 2**k + (1 / 2**k - 1).
+    Only the exponent of 1 + x is used; the fraction comes from x itself, rounded once: (1 + x) /
+    2**k - 1 = x / 2**k + (1 / 2**k - 1).
     """
     exponent, _, field = _decompose_normal(b, x + 1.0, b.bias)
-    # Four times 1 / 2**k, for 1 / 2**128 would be subnormal.
+    # Four times 1 / 2**k, because 1 / 2**128 would be subnormal.
     scale = b.from_bits(b.whole((2 * b.bias + 2) << b.mantissa) - field)
     fraction = b.fma(x, scale, scale - 4.0) * 0.25
     return _log_of_parts(b, exponent, fraction)
 
 
 def decompose(b: MathBuilder, x: Expr) -> Decomposed:
-    """Of a positive finite number; subnormals are lifted first."""
+    """For a positive finite number; subnormals are scaled up first."""
     lift = b.mantissa + 2
     small = x < b.min_normal
     lifted = select(small, x * 2.0**lift, x)
@@ -78,7 +78,7 @@ def decompose(b: MathBuilder, x: Expr) -> Decomposed:
 def _decompose_normal(b: MathBuilder, x: Expr, bias: int) -> Decomposed:
     half = b.float_bits(SQRT_HALF)
     moved = b.bits(x) + b.whole(b.float_bits(1.0) - half)
-    # Above 2**mantissa the low bits count units: a conversion without converting.
+    # Above 2**mantissa the low bits count units: this converts an integer without a conversion.
     counter = 2.0**b.mantissa
     counted = b.from_bits((moved >> b.mantissa) | b.whole(b.float_bits(counter)))
     mask = (1 << b.mantissa) - 1

@@ -24,7 +24,7 @@ def pow(b: MathBuilder, x: Expr, y: Expr) -> Expr:
     half = y * 0.5
     odd = whole & (call("trunc", half) != half)
     result = _exp2(b, _product(b, _log2(b, size), y))
-    # The base 0 or infinity, whose logarithm is not finite.
+    # The base is 0 or infinity, and its logarithm not finite.
     grows = (size > 1.0) == (y > 0.0)
     extreme = select(grows, b.infinity, b.number(0.0))
     result = select((size == 0.0) | (size == b.infinity), extreme, result)
@@ -35,7 +35,7 @@ def pow(b: MathBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def _product(b: MathBuilder, a: Pair, y: Expr) -> Pair:
-    """a * y, where y is cut to what decides between 0, 1 and infinity."""
+    """a * y, where y is clamped to a range that still decides between 0, 1 and infinity."""
     limit = b.pick(2.0**40, 2.0**80)
     y = minimum(maximum(y, -limit), limit)
     product = b.two_product(a.high, y)
@@ -43,13 +43,13 @@ def _product(b: MathBuilder, a: Pair, y: Expr) -> Pair:
 
 
 def _exp2(b: MathBuilder, exponent: Pair) -> Expr:
-    # Without effect where it matters: beside a clamped high part the low one means nothing.
+    # No effect where it matters: next to a clamped high part, the low part is meaningless.
     low = minimum(maximum(exponent.low, -0.25), 0.25)
     return exp2_of_sum(b, exponent.high, low)
 
 
 def _log2(b: MathBuilder, x: Expr) -> Pair:
-    """log2 of a positive finite number to about one and a half times the precision of the type.
+    """log2 of a positive finite number, to about one and a half times the precision of the type.
 
     log2(1 + f) = s (C0 + z (C1 + z P(z))) with s = f / (2 + f), z = s²; all but P are pairs.
     """

@@ -1,10 +1,10 @@
 """An angle reduced to |r| <= pi/4 and a quadrant, exactly, however large it is.
 
-Up to `near_limit` by Cody and Waite's way: |x| - n pi/2 in three steps, by parts of pi/2. The first
-one is exact; so is the second wherever so little is left that the third one matters. That takes
-fused multiply-adds.
+Up to `near_limit` by Cody and Waite's method: |x| - n pi/2 in three steps, by parts of pi/2. The
+first step is exact; so is the second wherever so little remains that the third one matters. This
+needs fused multiply-adds.
 
-Beyond, Payne and Hanek's way, in whole numbers: with |x| = m 2**e, only the bits of 2/pi around
+Beyond, by Payne and Hanek's method, in integers: with |x| = m 2**e, only the bits of 2/pi around
 position e matter to m 2**e (2/pi) modulo 4. A window of three words is moved there by selects on
 the bits of e (constants instead of a table: no gather) and multiplied by m; the top two bits of the
 fraction are the quadrant, the rest is the angle.
@@ -20,7 +20,7 @@ from tilewright.lower.math.builder import MathBuilder, Pair
 from tilewright.lower.math.coefficients import HALF_PI, HALF_PI_REST, TWO_OVER_PI
 
 _TABLE_BITS = 1280
-#: Words of the window and one more, for the shift within a word.
+#: Words of the window, plus one for the shift within a word.
 _WINDOW = 4
 _SMALL = 0.7853981
 
@@ -33,19 +33,19 @@ class ReducedAngle(NamedTuple):
 
 
 def near_limit(b: MathBuilder) -> float:
-    """How large angles may be for the short way."""
+    """The largest angle for the short method."""
     return b.pick(2.0**15, 2.0**25)
 
 
 def reduce_angle(b: MathBuilder, x: Expr) -> ReducedAngle:
-    """By the way that the builder asks for."""
+    """Reduce by the method that the builder selects."""
     size = b.abs(x)
     if b.angles == "near":
         return _near(b, size)
     far = _far(b, size)
     if b.angles == "far":
         return far
-    # What an angle is reduced to does not depend on how large others are.
+    # The reduction of an angle must not depend on how large other lanes are.
     is_near, near = size <= near_limit(b), _near(b, size)
     high, low = (select(is_near, a, c) for a, c in zip(near.angle, far.angle, strict=True))
     return ReducedAngle(Pair(high, low), select(is_near, near.quadrant, far.quadrant))
@@ -112,7 +112,7 @@ def _shifted_by_words(b: MathBuilder, position: Expr) -> list[Expr]:
 
 
 def _table(b: MathBuilder, count: int) -> list[int]:
-    """2/pi in words; as many zeros lead as let the window for 1 <= |x| < 2 begin at bit 0."""
+    """2/pi in words, with leading zeros such that the window for 1 <= |x| < 2 begins at bit 0."""
     zeros = b.mantissa + 3
     bits = count * b.width
     number = TWO_OVER_PI >> (_TABLE_BITS + zeros - bits)
@@ -121,10 +121,10 @@ def _table(b: MathBuilder, count: int) -> list[int]:
 
 
 def _angle(b: MathBuilder, high: Expr, low: Expr) -> Pair:
-    """The signed fraction of a quarter turn in radians.
+    """The signed fraction of a quarter turn, in radians.
 
-    The upper word is cut where its upper part still converts exactly; what cancellation leaves of
-    it is completed by the lower word.
+    The upper word is cut where its upper part still converts exactly; bits lost by cancellation are
+    supplied by the lower word.
     """
     spare = b.width - 3 - (b.mantissa + 1)
     signed = reinterpret(high, b.signed)

@@ -46,7 +46,7 @@ def _is_odd(b: MathBuilder, quadrant: Expr) -> Expr:
 
 
 def _to_sign(b: MathBuilder, flag: Expr) -> Expr:
-    """The lowest bit moved to the place of the sign."""
+    """The lowest bit moved to the position of the sign."""
     return flag << (b.width - 1)
 
 

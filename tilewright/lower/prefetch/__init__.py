@@ -1,4 +1,4 @@
-"""Prefetches: what is read some steps later, and the panel that comes after the one in use."""
+"""Prefetches: of what is read some iterations later, and of the panel after the present one."""
 
 from tilewright.lower.prefetch.next_panel import prefetch_next
 from tilewright.lower.prefetch.steps_ahead import place_prefetches

@@ -1,4 +1,4 @@
-"""Prefetch what the next iteration of a loop reads, a little in each iteration of the loops inside.
+"""Prefetch what the next iteration of a loop reads, a little in each iteration of the inner loops.
 
     for j in range(16, note={"prefetch_next": 1}):
         for i in range(24):
@@ -11,9 +11,9 @@
                 prefetch(address_of(B[j * 24576 + i * 1024 + k * 2 + 24576]))
                 acc[…] += A[…] * B[ramp(j * 24576 + k * 48, 1, 48)]
 
-A panel that many rows use comes from far away for the first of them, and from a cache for the
-others: while they use one, the next one is on its way. A panel is what the loops inside read in
-order and without gaps. A prefetch does no harm past the end of a buffer.
+A panel that many rows use comes from memory for the first row, and from a cache for the others:
+while they use one panel, the next one is fetched. A panel is what the inner loops read sequentially
+and without gaps. Prefetches past the end of a buffer are harmless.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from tilewright.ir import (
 from tilewright.target import Target
 
 _NOTE: Final = "prefetch_next"
-#: Lines that one iteration of the innermost loop asks for at most.
+#: The most cache lines that one iteration of the innermost loop prefetches.
 _LINES: Final = 2
 
 
 def prefetch_next(function: Function, target: Target) -> Function:
-    """Loops with the annotation prefetch, while an iteration runs, what the next one reads."""
+    """Let annotated loops prefetch, during an iteration, what the next one reads."""
 
     def rule(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
@@ -67,7 +67,7 @@ def prefetch_next(function: Function, target: Target) -> Function:
 
 
 def _nests(stmt: Stmt, around: tuple[For, ...]) -> Iterator[tuple[For, ...]]:
-    """Each innermost loop, behind those around it."""
+    """Each innermost loop, preceded by those around it."""
     inside = (*around, stmt) if isinstance(stmt, For) else around
     deeper = [nest for child in child_stmts(stmt) for nest in _nests(child, inside)]
     yield from deeper
@@ -84,7 +84,7 @@ def _asking(var: Var, nest: Sequence[For], target: Target) -> For:
 
 class _Panel(NamedTuple):
     """Elements of a buffer that an iteration of a loop reads, from `start` on. The innermost loop
-    moves on by `step`, and reads `width` elements of it."""
+    advances by `step`, and reads `width` elements."""
 
     buffer: Buffer
     start: Linear
@@ -93,7 +93,7 @@ class _Panel(NamedTuple):
     width: int
 
     def covers(self, other: _Panel) -> bool:
-        """Whether one step of this panel has the beginning of another one."""
+        """Whether one step of this panel contains the start of another one."""
         after = other.start.constant - self.start.constant
         is_same = self.buffer is other.buffer and self.start.terms == other.start.terms
         return is_same and 0 <= after < self.step
@@ -104,7 +104,7 @@ class _Panel(NamedTuple):
 
 
 def _panels(var: Var, nest: Sequence[For]) -> list[_Panel]:
-    """What the innermost loop of a nest reads that moves with `var` and has no gaps."""
+    """What the innermost loop of a nest reads without gaps, at places that depend on `var`."""
     found: list[_Panel] = []
     for panel in sorted(_runs(var, nest), key=lambda p: p.start.constant):
         k = next((k for k, other in enumerate(found) if other.covers(panel)), None)
@@ -116,7 +116,7 @@ def _panels(var: Var, nest: Sequence[For]) -> list[_Panel]:
 
 
 def _runs(var: Var, nest: Sequence[For]) -> Iterator[_Panel]:
-    """Loads that move with `var`, and that the loops of a nest move over memory in order."""
+    """Loads at places that depend on `var`, which the loops of a nest walk sequentially."""
     for node in all_exprs(nest[-1].body):
         if not isinstance(node, Load) or node.buffer.scope != "global":
             continue
@@ -133,15 +133,15 @@ def _runs(var: Var, nest: Sequence[For]) -> Iterator[_Panel]:
 
 
 def _extent(loop: For) -> int:
-    """The iterations of a loop; 0 where they are not known."""
+    """The number of iterations; 0 if it is unknown."""
     return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
 
 
 def _requests(panel: _Panel, var: Var, nest: Sequence[For], target: Target) -> Iterator[Stmt]:
-    """The lines of a panel that an iteration of the innermost loop asks for."""
+    """The lines of a panel that an iteration of the innermost loop prefetches."""
     outer, inner = nest[0], nest[1:]
     inside = prod(map(_extent, inner))
-    # Where very many rows use a panel, waiting for it takes little of the time.
+    # If very many rows use a panel, the wait for it is a small part of the time.
     if not 0 < inside * max(1, _extent(outer)) <= panel.size:
         return
     line = max(1, target.caches.line // panel.buffer.dtype.itemsize)
@@ -160,7 +160,7 @@ def _requests(panel: _Panel, var: Var, nest: Sequence[For], target: Target) -> I
 
 
 def _share(elements: int, loop: For) -> Expr:
-    """What each iteration of a loop asks for, of so many elements; where iterations are counted
-    when it runs, at most that, and nothing where there are very many."""
+    """The share of `elements` that each iteration of a loop prefetches; if the number of iterations
+    is known only at run time, at most that, and nothing if there are very many."""
     count = _extent(loop)
     return const(-(-elements // count)) if count else const(elements) // loop.extent

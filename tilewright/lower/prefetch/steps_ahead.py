@@ -7,8 +7,8 @@
         prefetch(address_of(A[k * 8 + 128]))
         acc[…] += A[ramp(k * 8, 1, 4)] * …
 
-Accesses with a constant stride, unless it is short, are prefetched line by line. A prefetch does no
-harm past the end of a buffer, and in packed operands the next tile begins there.
+Accesses with a constant stride, unless it is short, are prefetched line by line. Prefetches past
+the end of a buffer are harmless, and in packed operands the next tile begins there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOTE: Final = "prefetch"
 
 
 def place_prefetches(function: Function, target: Target) -> Function:
-    """Loops with the annotation prefetch what they read so many iterations later."""
+    """Let annotated loops prefetch what they read that many iterations later."""
 
     def rule(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, For) or _NOTE not in stmt.annotations:
@@ -56,7 +56,7 @@ def place_prefetches(function: Function, target: Target) -> Function:
 
 
 class _Stream(NamedTuple):
-    """Loads of a buffer with the same stride from iteration to iteration, at constant offsets."""
+    """Loads of a buffer with the same stride between iterations, at constant offsets."""
 
     buffer: Buffer
     step: int
@@ -64,19 +64,19 @@ class _Stream(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of an iteration."""
+        """Bytes per iteration."""
         return self.step * self.buffer.dtype.itemsize
 
 
 class _Piece(NamedTuple):
-    """Neighbouring elements of a stream that one iteration reads."""
+    """Contiguous elements of a stream that one iteration reads."""
 
     start: Linear
     size: int
 
 
 def _requests(loop: For, ahead: int, target: Target) -> list[Stmt]:
-    """A prefetch for each line that is first read so many iterations later."""
+    """A prefetch for each line that is first read `ahead` iterations later."""
     line, slow = target.caches.line, target.timing.prefetched_iterations
     pieces: dict[_Stream, list[_Piece]] = {}
     for stream, piece in _streams(loop.var, loop.body):
@@ -91,8 +91,8 @@ def _requests(loop: For, ahead: int, target: Target) -> list[Stmt]:
 
 
 def _rows(stream: _Stream, pieces: list[_Piece], line: int) -> list[_Piece]:
-    """The rows that one iteration reads pieces of; only the first, if these are short: the others
-    would be prefetched again and again."""
+    """The rows of which one iteration reads pieces; if they are short only the first, since the
+    others would be prefetched repeatedly."""
     first, *others = sorted(pieces, key=lambda piece: piece.start.constant)
     rows = [first]
     for piece in others:
@@ -105,8 +105,8 @@ def _rows(stream: _Stream, pieces: list[_Piece], line: int) -> list[_Piece]:
 
 
 def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, _Piece]]:
-    """The streams that `body` reads from memory, and what each load takes of them; none where loops
-    inside say what is read."""
+    """The streams that `body` reads from memory, and what each load takes of them; without loads
+    whose place depends on inner loops."""
     inner = {s.var for s in walk(body) if isinstance(s, For | Let)}
     for node in all_exprs(body):
         if not isinstance(node, Load) or node.buffer.scope != "global":
@@ -120,6 +120,6 @@ def _streams(var: Var, body: Stmt) -> Iterator[tuple[_Stream, _Piece]]:
 
 
 def _lines(stream: _Stream, row: _Piece, ahead: int, line: int) -> range:
-    """How far ahead of the first element the lines of one iteration lie."""
+    """The distances from the first element of the lines that one iteration prefetches."""
     first, size = ahead * stream.step, min(row.size, stream.step)
     return range(first, first + size, max(1, line // stream.buffer.dtype.itemsize))

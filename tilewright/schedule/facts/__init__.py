@@ -1,1 +1,1 @@
-"""What holds for loops, blocks and buffers: predicates that primitives ask."""
+"""Facts about loops, blocks and buffers: predicates that primitives use."""

@@ -1,9 +1,9 @@
-"""Which elements the blocks below a loop touch, and which iteration an element belongs to.
+"""Which elements the blocks below a loop access, and to which iteration an element belongs.
 
-A term c * v of an index, where v is a loop variable, can be read off the index again if the smaller
-terms stay under c and the larger ones are multiples of c times the range of v: then v is
-(index - offset) // c % range. So can v // a and v % b, the digits of v. Where all
-accesses determine the digits of v by the same rule, iterations of v touch different elements.
+A term c * v of an index, where v is a loop variable, can be recovered from the index if the smaller
+terms stay below c and the larger ones are multiples of c times the range of v: then v is (index -
+offset) // c % range. So can v // a and v % b, the digits of v. Where all accesses determine the
+digits of v by the same rule, iterations of v access different elements.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tilewright.schedule.cursor import Tree
 
 
 class RegionAccess(NamedTuple):
-    """A box of a buffer that a block touches, in terms of the loops around the block."""
+    """A box of a buffer that a block accesses, in terms of the loops around the block."""
 
     block: Block
     buffer: Buffer
@@ -52,7 +52,7 @@ class RegionAccess(NamedTuple):
 
 
 class Digit(NamedTuple):
-    """How part of a value v is read off an index: v // low % (high // low), or v // low.
+    """How part of a value v is recovered from an index: v // low % (high // low), or v // low.
 
     The index is that of a dimension, or a value that other digits determine.
     """
@@ -66,12 +66,12 @@ class Digit(NamedTuple):
 
 
 def accesses_in(tree: Tree, stmt: Stmt) -> list[RegionAccess]:
-    """What the blocks at or below `stmt` touch, in program order; reads of a block come first."""
+    """The accesses of the blocks at or below `stmt`, in program order; reads of a block first."""
     return [access for block in tree.blocks_in(stmt) for access in accesses_of(block)]
 
 
 def accesses_of(block: Block) -> list[RegionAccess]:
-    """What a block touches, in terms of the loops around it."""
+    """The accesses of a block, in terms of the loops around it."""
     known = block if block.writes else with_inferred_regions(block)
     values = {it.var: value for it, value in zip(block.iters, block.bindings, strict=True)}
 
@@ -90,7 +90,7 @@ def inner_vars(loop: For) -> set[Var]:
 def determined_digits(
     ranges: Sequence[Range], var: Var, free: Iterable[Var], context: Ranges
 ) -> frozenset[Digit]:
-    """The digits of `var` that the indices of a box determine, whatever `free` variables are."""
+    """The digits of `var` that the indices of a box determine, whatever the values of `free`."""
     running = frozenset(free) | {var}
     pending: list[tuple[int | frozenset[Digit], Range]] = list(enumerate(ranges))
     known: dict[Expr, set[Digit]] = {}
@@ -99,7 +99,7 @@ def determined_digits(
         source, part = pending.pop()
         for value, digit in _digits(source, part, running, context):
             known.setdefault(value, set()).add(digit)
-        # A value that is complete, such as a fused loop's index, may determine others itself.
+        # A complete value, such as a fused loop's index, may in turn determine others.
         for value in [v for v in known if v not in seen and are_complete(known[v])]:
             seen.add(value)
             pending.append((frozenset(known[value]), Range(value, const(1))))
@@ -107,7 +107,7 @@ def determined_digits(
 
 
 def are_complete(digits: Iterable[Digit]) -> bool:
-    """Whether these digits together are the whole variable."""
+    """Whether these digits together determine the whole variable."""
     nexts: dict[Expr, list[Expr | None]] = {}
     for digit in digits:
         nexts.setdefault(digit.low, []).append(digit.high)
@@ -125,7 +125,7 @@ def are_complete(digits: Iterable[Digit]) -> bool:
 
 
 def writes_differ_along(block: Block, var: Var) -> bool:
-    """Whether instances that differ in an iterator never write the same element."""
+    """Whether instances that differ in an iterator always write different elements."""
     ranges = knowing_nothing()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
@@ -136,7 +136,7 @@ def writes_differ_along(block: Block, var: Var) -> bool:
 
 
 def writes_are_distinct(block: Block) -> bool:
-    """Different instances write different elements, but for those of one reduction."""
+    """Whether different instances write different elements, except within one reduction."""
     varying = [it.var for it in block.iters if it.kind == "spatial" and not is_const(it.extent, 1)]
     return all(writes_differ_along(block, var) for var in varying)
 
@@ -144,7 +144,7 @@ def writes_are_distinct(block: Block) -> bool:
 def _digits(
     source: int | frozenset[Digit], part: Range, running: frozenset[Var], context: Ranges
 ) -> Iterable[tuple[Expr, Digit]]:
-    """The digits that an index determines, each with the value whose digit it is."""
+    """The digits that an index determines, each with the value that it is a digit of."""
     total = linear(simplify(part.start, context))
     moving, offset = total.split(lambda atom, _: bool(free_vars(atom) & running))
     for atom, scale in moving.terms.items():
@@ -156,9 +156,9 @@ def _digits(
 def _reading(
     total: Linear, atom: Expr, scale: int, width: Expr, context: Ranges
 ) -> tuple[int, int | None] | None:
-    """By which scale and modulus the atom is read off the sum, if it can be.
+    """The scale and modulus by which the atom is recovered from the sum, if it can be.
 
-    Smaller terms have to stay below the scale, larger ones to be multiples of more than the rest.
+    Smaller terms must stay below the scale; larger ones must be multiples of more than the rest.
     """
     small, large = total.without(atom).split(lambda _, c: abs(c) < scale)
     if not _stays_below(small, width, scale, context):
@@ -169,12 +169,12 @@ def _reading(
     step = math.gcd(*large.terms.values())
     if most is None or least is None or least < 0 or step < scale * (most + 1):
         return None
-    # All that agree with the range of the atom read it in the same way.
+    # Accesses that agree with the range of the atom then recover it by the same rule.
     return (scale, None) if step % (scale * (most + 1)) == 0 else (scale, step)
 
 
 def _stays_below(small: Linear, width: Expr, scale: int, context: Ranges) -> bool:
-    """Whether so many places from a sum on are neither negative nor reach the scale."""
+    """Whether a range of `width` from a sum on is non-negative and stays below the scale."""
     near = linear_bounds(small, context)
     if isinstance(width, Const) and near.lies_in(0, scale - int(width.value)):
         return True
@@ -185,12 +185,12 @@ def _stays_below(small: Linear, width: Expr, scale: int, context: Ranges) -> boo
 
 def _is_below(value: Expr, scale: int, context: Ranges) -> bool:
     below = bounds(simplify(value, context), context).high
-    # What a predicate says of several variables together is no bound of any of them.
+    # A predicate on several variables together bounds none of them by itself.
     return (below is not None and below < scale) or prove(value < scale, context)
 
 
 def _digit_of(atom: Expr) -> tuple[Expr, Expr, Expr | None]:
-    """`atom` as a digit: v, v // a, v % b or v // a % b; gives v, and where the digit is in it."""
+    """`atom` as a digit: v, v // a, v % b or v // a % b; gives v, and the digit's bounds in it."""
     if not isinstance(atom, Binary) or atom.op not in ("floordiv", "floormod"):
         return atom, const(1), None
     if atom.op == "floordiv":

@@ -1,4 +1,4 @@
-"""What blocks are, and who touches a buffer: predicates.
+"""What blocks are, and which blocks access a buffer: predicates.
 
 Each returns None where it holds, else the `Fault` with the reason, the remedy and the culprit.
 """
@@ -68,7 +68,7 @@ def block_is_spatial(block: Block) -> Fault | None:
 
 
 def block_is_repeatable(block: Block) -> Fault | None:
-    """Running it once more changes nothing: it does not build on what it wrote before."""
+    """Running it again changes nothing: it does not depend on what it wrote before."""
     for it in block.iters:
         if it.kind == "ordered":
             return Fault(f"iterator {it.var.name} of block {block.name} runs in order", "", block)
@@ -84,7 +84,7 @@ def block_is_repeatable(block: Block) -> Fault | None:
 
 
 def block_has_no_effects(block: Block) -> Fault | None:
-    """All it does is to store."""
+    """Its only effects are stores."""
     for stmt in walk(block):
         calls = (e for top in child_exprs(stmt) for e in walk_expr(top) if isinstance(e, Call))
         if isinstance(stmt, Evaluate) or not all(is_pure(c) for c in calls):
@@ -97,7 +97,7 @@ def block_has_no_effects(block: Block) -> Fault | None:
 
 
 def block_always_reads(block: Block, buffer: Buffer) -> bool:
-    """Whether no choice in it can keep an instance from reading the buffer."""
+    """Whether every instance reads the buffer, whatever its selects and conditions choose."""
     pending: list[Stmt | Expr] = [block.body]
     while pending:
         node = pending.pop()
@@ -108,7 +108,7 @@ def block_always_reads(block: Block, buffer: Buffer) -> bool:
 
 
 def _certain_parts(node: Stmt | Expr) -> Sequence[Stmt | Expr]:
-    """What is run or evaluated whenever `node` is."""
+    """The parts that always run, or are evaluated, when `node` is."""
     if isinstance(node, Expr):
         lazy = isinstance(node, Select) or (isinstance(node, Binary) and node.op in ("and", "or"))
         return node.operands[:1] if lazy else node.operands
@@ -125,7 +125,7 @@ def _is_unmasked(stmt: Store | Let) -> bool:
 
 
 def only_its_domain_limits(tree: Tree, block: Block) -> Fault | None:
-    """Nothing but the edges of its iterators' domains keeps instances from running."""
+    """Only the bounds of its iterators' domains keep instances from running."""
     ranges = tree.ranges_at(block)
     for it, value in zip(block.iters, block.bindings, strict=True):
         ranges = ranges.assuming(value < it.extent).assuming(value >= 0)
@@ -143,7 +143,7 @@ def only_its_domain_limits(tree: Tree, block: Block) -> Fault | None:
 
 
 def loops_cover_the_domain(tree: Tree, block: Block) -> Fault | None:
-    """The loops around run every instance of its domain once."""
+    """The loops around it run each instance of its domain exactly once."""
     loops = {loop.var: loop.extent for loop in tree.loops_above(block)}
     domain = [it.extent for it in block.iters]
     ranges = Ranges.for_function(tree.function)
@@ -152,7 +152,7 @@ def loops_cover_the_domain(tree: Tree, block: Block) -> Fault | None:
 
 
 def reduction_is_whole(tree: Tree, block: Block) -> Fault | None:
-    """Every element that is reduced is reduced over the whole domain."""
+    """Every reduction runs over its whole domain."""
     pairs = [p for p in zip(block.iters, block.bindings, strict=True) if p[0].kind == "reduce"]
     used = frozenset[Var]().union(*(free_vars(value) for _, value in pairs))
     loops = {f.var: f.extent for f in tree.loops_above(block) if f.var in used}
@@ -195,7 +195,7 @@ def block_is_the_only_writer(tree: Tree, block: Block, buffer: Buffer) -> Fault 
 
 
 def readers_come_after(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
-    """All that reads the buffer comes after `block`."""
+    """All readers of the buffer come after `block`."""
     for reader in tree.readers(buffer):
         nested = tree.is_above(reader, block) or tree.is_above(block, reader)
         if not nested and not comes_before(tree, block, reader):
@@ -208,7 +208,7 @@ def readers_come_after(tree: Tree, block: Block, buffer: Buffer) -> Fault | None
 
 
 def buffer_is_used_in_blocks_only(tree: Tree, buffer: Buffer) -> Fault | None:
-    """Nothing outside of blocks reads or writes it, and nobody has its address."""
+    """Only blocks access it, and its address is not taken."""
     for stmt in walk(tree.function.body):
         if isinstance(stmt, Block) or tree.scope(stmt) is not None:
             continue
@@ -220,7 +220,7 @@ def buffer_is_used_in_blocks_only(tree: Tree, buffer: Buffer) -> Fault | None:
 
 
 def no_address_is_taken(tree: Tree, buffer: Buffer) -> Fault | None:
-    """Every access is a load or a store that can be seen, and has no mask."""
+    """Every access is a visible load or store."""
     for block in (*tree.readers(buffer), *tree.writers(buffer)):
         for stmt in walk(block):
             if any(_is_address(e, buffer) for top in child_exprs(stmt) for e in walk_expr(top)):

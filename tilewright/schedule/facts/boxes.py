@@ -1,7 +1,7 @@
-"""Boxes of elements that blocks touch while some loops run, and loops that go through such boxes.
+"""Boxes of elements that blocks access while some loops run, and loops that cover such boxes.
 
-A box is one `Range` per dimension, in terms of the loops that stand still. It may be larger than
-what is touched, never smaller, and may stick out of the buffer where accesses are guarded.
+A box is one `Range` per dimension, in terms of the loops that do not run. It may be larger than
+what is accessed, never smaller, and may exceed the buffer where accesses are guarded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tilewright.schedule.facts.access import RegionAccess
 from tilewright.schedule.facts.inverse import Solution, solved
 from tilewright.schedule.facts.place import loops_between, variables
 
-#: One range per dimension; None is all of it.
+#: One range per dimension; None for the whole dimension.
 Box = tuple[Range | None, ...]
 
 
@@ -43,7 +43,7 @@ Box = tuple[Range | None, ...]
 
 
 def box_around(tree: Tree, accesses: Sequence[RegionAccess], inside: Stmt | None) -> Box:
-    """The smallest box found around accesses of one buffer while the loops below `inside` run."""
+    """The smallest known box around accesses to one buffer while the loops below `inside` run."""
     found = [box_of(tree, access, inside) for access in accesses]
     ranges = ranges_inside(tree, inside)
     result = found[0]
@@ -68,7 +68,7 @@ def box_of(tree: Tree, access: RegionAccess, inside: Stmt | None) -> Box:
 
 
 def spread(part: Range, over: Iterable[Var], ranges: Ranges) -> Range | None:
-    """All that a range passes over while some variables run; None if that is not known."""
+    """The union of a range while some variables run; None if it is not known."""
     over = set(over)
     first = symbolic_bounds(part.start, ranges, over)
     last = symbolic_bounds(part.start + (part.extent - 1), ranges, over)
@@ -88,7 +88,7 @@ def _hull(a: Range | None, b: Range | None, ranges: Ranges) -> Range | None:
 
 
 def _tidy(part: Range | None, extent: Expr, loops: Collection[Var], ranges: Ranges) -> Range | None:
-    """The range with an extent that does not hang on loops; None where it is all there is."""
+    """The range with an extent independent of loops; None where it is the whole dimension."""
     if part is None:
         return None
     length = part.extent
@@ -103,7 +103,7 @@ def _tidy(part: Range | None, extent: Expr, loops: Collection[Var], ranges: Rang
 
 
 def contains(outer: Range | None, inner: Range | None, extent: Expr, ranges: Ranges) -> bool:
-    """Whether one range holds all of another, of which only what is in 0 … extent - 1 counts."""
+    """Whether one range contains another, of which only 0 … extent - 1 counts."""
     if outer is None:
         return True
     low = prove(outer.start <= 0, ranges)
@@ -116,7 +116,7 @@ def contains(outer: Range | None, inner: Range | None, extent: Expr, ranges: Ran
 
 
 def box_is_full(tree: Tree, write: RegionAccess, inside: Stmt | None) -> bool:
-    """Whether a write reaches every element of its box while the loops below `inside` run."""
+    """Whether a write covers its whole box while the loops below `inside` run."""
     loops = loops_between(tree, inside, write.block)
     over, ranges = variables(loops), tree.ranges_at(write.block)
     if any(not free_vars(loop.extent).isdisjoint(over) for loop in loops):
@@ -131,7 +131,7 @@ def box_is_full(tree: Tree, write: RegionAccess, inside: Stmt | None) -> bool:
 
 
 def _has_no_gaps(part: Range, over: Collection[Var], ranges: Ranges) -> bool:
-    """Whether a sum of running variables takes every value between its least and greatest one."""
+    """Whether a sum of running variables takes all values between its minimum and maximum."""
     steps: list[tuple[int, int | None]] = []
     for atom, factor in linear(part.start).terms.items():
         if free_vars(atom).isdisjoint(over):
@@ -145,7 +145,7 @@ def _has_no_gaps(part: Range, over: Collection[Var], ranges: Ranges) -> bool:
     for factor, last in sorted(steps, key=lambda step: step[0]):
         if factor > reach:
             return False
-        # A variable of unknown range may take one value only.
+        # A variable of unknown range may take only one value.
         reach += factor * (last or 0)
     return True
 
@@ -154,7 +154,7 @@ def _has_no_gaps(part: Range, over: Collection[Var], ranges: Ranges) -> bool:
 
 
 class Rebuilt(NamedTuple):
-    """A block under loops of its own."""
+    """A block in new loops."""
 
     nest: Stmt
     loops: tuple[For, ...]
@@ -167,10 +167,10 @@ def instances_touching(
     iters: Sequence[Iter],
     inside: Stmt | None,
 ) -> dict[Var, Range]:
-    """Which part of their domains iterators run over to touch, at `region`, what accesses touch.
+    """The ranges of iterators in which `region` touches what the accesses touch.
 
-    The accesses are those of other blocks while the loops below `inside` run. Iterators of which
-    nothing is known are left out: they run over all.
+    The accesses are those of other blocks while the loops below `inside` run. Iterators about which
+    nothing is known are left out: they run over their whole domains.
     """
     found = _given_by_box(region, box_around(tree, accesses, inside), iters)
     used = frozenset[Var]().union(*(free_vars(r.start) for r in region.ranges))
@@ -186,7 +186,7 @@ def instances_touching(
 
 
 def _given_by_box(region: Region, box: Box, iters: Sequence[Iter]) -> dict[Var, Range]:
-    """Iterators that stand alone in an index, with a constant at most, follow the box."""
+    """The ranges of iterators that are alone in an index, up to a constant, taken from the box."""
     found: dict[Var, Range] = {}
     known = {it.var for it in iters}
     for own, part in zip(region.ranges, box, strict=True):
@@ -207,7 +207,7 @@ def _given_by_points(
     iters: Sequence[Iter],
     inside: Stmt | None,
 ) -> dict[Var, Range]:
-    """The indices of the accesses solved for iterators."""
+    """The ranges of iterators that follow from solving the accesses' indices for them."""
     ranges, loops = ranges_inside(tree, inside), tree.loops.keys()
     parts: dict[Var, list[Range | None]] = {it.var: [] for it in iters}
     for access in accesses:
@@ -228,11 +228,11 @@ def _given_by_points(
 def under_loops(
     block: Block, wanted: Mapping[Var, Range], ranges: Ranges, where: Sequence[Expr] = ()
 ) -> Rebuilt:
-    """`block` under new loops, one for each iterator, over the wanted part of its domain.
+    """`block` in new loops, one per iterator, over the wanted part of its domain.
 
-    `ranges` is what is known where the loops will stand. Instances outside of the domain do not
-    exist, nor do those for which `where`, over the iterators, does not hold; iterators that take
-    one value get no loop.
+    `ranges` is what is known where the loops will be. Instances outside the domain do not run, nor
+    do those for which `where`, a condition on the iterators, is false; iterators with a single
+    value get no loop.
     """
     loops: list[For] = []
     bindings: list[Expr] = []
@@ -257,6 +257,6 @@ def loop_var(it: Iter) -> Var:
 
 
 def _domain(block: Block, bindings: Sequence[Expr]) -> list[Expr]:
-    """The instances that exist: those within the domains of all iterators."""
+    """The conditions for an instance to be within the domains of all iterators."""
     pairs = zip(block.iters, bindings, strict=True)
     return [c for it, value in pairs for c in (value >= 0, value < it.extent)]

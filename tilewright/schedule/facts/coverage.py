@@ -1,4 +1,4 @@
-"""Buffers that every iteration of a loop fills before it reads them: each can have its own."""
+"""Buffers that every iteration of a loop fills before reading: each can have its own copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tilewright.schedule.facts.access import RegionAccess, inner_vars
 
 
 def is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
-    """Nobody outside of `loop` touches the buffer, so that each iteration can have its own."""
+    """Nothing outside `loop` accesses the buffer, so that each iteration can have its own copy."""
     if buffer in tree.function.buffers:
         return False
     touching = (*tree.readers(buffer), *tree.writers(buffer))
@@ -35,7 +35,7 @@ def is_private(tree: Tree, loop: For, buffer: Buffer) -> bool:
 def each_read_is_covered(
     tree: Tree, loop: For, accesses: Sequence[RegionAccess], ranges: Ranges
 ) -> bool:
-    """Within one iteration of `loop`, what is read was written before by another block."""
+    """Within one iteration of `loop`, every element read was written before by another block."""
     for number, read in enumerate(accesses):
         if read.is_write:
             continue
@@ -59,7 +59,7 @@ def _covers(tree: Tree, loop: For, write: RegionAccess, read: RegionAccess, rang
 def _contains(
     write: Range, read: Range, extent: Expr, over: set[Var], ranges: Ranges, stops: Sequence[Expr]
 ) -> bool:
-    """Whether the region that is written, clipped at `stops`, contains the one that is read."""
+    """Whether the written region, clipped at `stops`, contains the one that is read."""
     written, wanted = _ends(write, over, ranges), _ends(read, over, ranges)
     if written is None:
         return False
@@ -78,7 +78,7 @@ def _ends(part: Range, over: set[Var], ranges: Ranges) -> tuple[Expr, Expr] | No
 
 
 def _is_reached(tree: Tree, loop: For, block: Block) -> bool:
-    """Nothing but its own predicate keeps `block` from running in an iteration of `loop`."""
+    """In every iteration of `loop`, `block` runs unless its own predicate forbids it."""
     for above in tree.ancestors(block):
         if above is loop:
             break
@@ -88,8 +88,8 @@ def _is_reached(tree: Tree, loop: For, block: Block) -> bool:
 
 
 def _stops(write: RegionAccess, over: set[Var], ranges: Ranges) -> list[list[Expr]] | None:
-    """Where the predicate ends what a block writes, dimension by dimension; None if it may skip
-    more than ends. The edges of its domain do not count where that is the whole buffer."""
+    """Where the predicate cuts off what a block writes, per dimension; None if it may skip other
+    elements too. Bounds of the domain do not count where the domain covers the buffer."""
     block = write.block
     stops: list[list[Expr]] = [[] for _ in write.ranges]
     within = ranges
@@ -106,9 +106,9 @@ def _stops(write: RegionAccess, over: set[Var], ranges: Ranges) -> list[list[Exp
 
 
 def _stop(condition: Expr, write: RegionAccess, over: set[Var]) -> tuple[int, Expr] | None:
-    """The dimension that a condition `part < end` cuts short, and where it ends.
+    """The dimension that a condition `part < end` cuts off, and where.
 
-    The index is `part` and what stays the same in the iteration; no other index depends on it.
+    The index is `part` plus terms that are constant in the iteration; no other index depends on it.
     """
     if not (isinstance(condition, Binary) and condition.op == "lt"):
         return None

@@ -1,11 +1,11 @@
 """Loops that were fused and split again: whether a block's variables determine their iterations.
 
-A fused loop that is split feeds the variables of a block the digits of one number:
+A fused loop that is split binds the variables of a block to the digits of one number:
 
     for b: for t in 256: block C(vi = (b * 256 + t) // 24, vj = (b * 32 + t // 8) % 3, vk = t % 8)
 
-Simplified digits do not show the number any more. It is guessed (b * 256 + t), and the guess is
-proved: its digits, simplified, have to be the block's bindings, up to what stays.
+Simplified digits no longer contain that number. It is guessed (b * 256 + t), and the guess
+verified: its simplified digits must be the block's bindings, up to parts that do not vary.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tilewright.ir import (
 from tilewright.schedule.facts.access import are_complete, determined_digits
 
 _Pairs = Sequence[tuple[Iter, Expr]]
-#: A part of a binding, and how many values the variable has.
+#: A part of a binding, and the number of its values.
 _Digit = tuple[Expr, Expr]
 
 
 def bindings_determine(block: Block, var: Var, free: set[Var], ranges: Ranges) -> bool:
     """Whether instances of a block in different iterations of the loop of `var` differ in a spatial
-    variable, whatever the loops of `free` do."""
+    variable, whatever the values of the variables `free`."""
     pairs = list(zip(block.iters, block.bindings, strict=True))
     spatial = [(it, value) for it, value in pairs if it.kind == "spatial"]
     values = [Range(value, const(1)) for _, value in spatial]
@@ -52,7 +52,7 @@ def bindings_determine(block: Block, var: Var, free: set[Var], ranges: Ranges) -
 
 
 def _candidates(pairs: _Pairs) -> Iterator[Expr]:
-    """The numbers whose digits the bindings may be: what is divided in them, made whole."""
+    """Candidates for the number whose digits the bindings are: their dividends, undivided."""
     parts = [part for _, value in pairs for part in walk_expr(value)]
     divided = [p.a for p in parts if isinstance(p, Binary) and p.op in ("floordiv", "floormod")]
     yield from (_whole(linear(a)) for a in divided)
@@ -70,8 +70,9 @@ def _whole(total: Linear) -> Expr:
 def _moving_parts(
     pairs: _Pairs, own: frozenset[Var], running: set[Var], ranges: Ranges
 ) -> list[_Digit] | None:
-    """The parts of bindings that depend on variables of a number; None where one of these cannot be
-    told from the rest: this stays, or is less than any step of the part (t % 2 * 4 + v, v < 4)."""
+    """The parts of bindings that depend on the variables of a number; None where such a part cannot
+    be separated: the rest must not vary, or be less than the part's steps (t % 2 * 4 + v, v <
+    4)."""
     found: list[_Digit] = []
     for it, value in pairs:
         total = linear(simplify(value, ranges))
@@ -89,7 +90,7 @@ def _moving_parts(
 
 
 def _are_digits(left: list[_Digit], number: Expr, ranges: Ranges) -> bool:
-    """Whether some values are the digits of a number, in whatever order."""
+    """Whether these values are the digits of a number, in any order."""
     below, is_whole = const(1), False
     while left and not is_whole:
         rest = simplify(number // below, ranges)
@@ -106,7 +107,7 @@ def _are_digits(left: list[_Digit], number: Expr, ranges: Ranges) -> bool:
 
 
 def _base(part: Expr, extent: Expr, rest: Expr, ranges: Ranges) -> Expr | None:
-    """The base of which `part` is the lowest digit of `rest`."""
+    """The base for which `part` is the lowest digit of `rest`."""
     most = bounds(part, ranges).high
     bases = (extent,) if most is None else (const(most + 1), extent)
     return next((base for base in bases if simplify(rest % base, ranges) is part), None)

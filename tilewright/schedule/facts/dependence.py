@@ -1,4 +1,4 @@
-"""Whether iterations of a loop can trade places or run side by side."""
+"""Whether iterations of a loop can be reordered or run in parallel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BARE = (Store, Evaluate, Assert, While)
 
 
 def iterations_are_independent(tree: Tree, loop: For) -> Fault | None:
-    """Iterations of `loop` may run in any order or at once."""
+    """Iterations of `loop` may run in any order or in parallel."""
     if is_const(loop.extent, 1):
         return None
     return (
@@ -56,7 +56,7 @@ def iterations_are_independent(tree: Tree, loop: For) -> Fault | None:
 
 
 def everything_is_in_blocks(loop: For) -> Fault | None:
-    """All that has an effect stands in a block, which says what it reads and writes."""
+    """Everything with an effect is in a block, which declares what it reads and writes."""
     pending: list[Stmt] = [loop.body]
     while pending:
         stmt = pending.pop()
@@ -72,7 +72,7 @@ def everything_is_in_blocks(loop: For) -> Fault | None:
 
 
 def loop_feeds_spatial_iterators_only(tree: Tree, loop: For) -> Fault | None:
-    """No block below accumulates or runs in order along this loop."""
+    """No block below reduces or runs in order along this loop."""
     for block in tree.blocks_in(loop):
         for it, value in zip(block.iters, block.bindings, strict=True):
             if it.kind != "spatial" and loop.var in free_vars(value):
@@ -108,8 +108,8 @@ def _iterations_share_nothing(tree: Tree, loop: For) -> Fault | None:
 
 
 def _runs_other_instances(block: Block, loop: For, ranges: Ranges) -> bool:
-    """Whether iterations run different instances of a block, which write elements of their own and
-    read nothing that others of them write."""
+    """Whether iterations run different instances of a block, which write different elements and
+    read none that other instances write."""
     return (
         block_is_repeatable(block) is None
         and _reads_own_elements(block)
@@ -119,7 +119,7 @@ def _runs_other_instances(block: Block, loop: For, ranges: Ranges) -> bool:
 
 
 def _reads_own_elements(block: Block) -> bool:
-    """Whether an instance of a block reads no elements that other instances of it write."""
+    """Whether no instance of a block reads elements that other instances write."""
     written = {region.buffer: region.ranges for region in block.writes}
     own = (r for r in block.reads if r.buffer in written)
     return all(region.ranges == written[region.buffer] for region in own)
@@ -131,9 +131,9 @@ def _reads_own_elements(block: Block) -> bool:
 def parts_meet_in_iterations(
     tree: Tree, loop: For, first: Collection[str], but: Collection[Buffer] = ()
 ) -> Fault | None:
-    """What the blocks called `first` and the others below `loop` both touch, they touch in the same
-    iteration: so one part need not wait until the other has run all of its iterations. (`but` some
-    buffers, of which that is known.)"""
+    """Elements that both the blocks named `first` and the others below `loop` access are accessed
+    in the same iteration: so one part need not wait for all iterations of the other. (Buffers in
+    `but` are known to be safe.)"""
     if is_const(loop.extent, 1):
         return None
     ranges, free, accesses = ranges_below(tree, loop), inner_vars(loop), accesses_in(tree, loop)
@@ -156,7 +156,7 @@ def parts_meet_in_iterations(
 
 
 def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
-    """The loops of a perfect chain may take a new order."""
+    """The loops of a perfect nest may be put in a new order."""
     moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
     if not moved:
         return None
@@ -170,7 +170,7 @@ def order_does_not_matter(tree: Tree, chain: Sequence[For], order: Sequence[For]
 
 
 def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
-    """What runs in order keeps its place, but for loops that carry no value."""
+    """Loops that run in order keep their places, except relative to loops that carry no value."""
     for block in tree.blocks_in(chain[0]):
         for it, value in zip(block.iters, block.bindings, strict=True):
             if it.kind != "ordered":
@@ -188,14 +188,14 @@ def _ordered_loops_stay(tree: Tree, chain: Sequence[For], order: Sequence[For]) 
 
 
 def _passed(loop: For, chain: Sequence[For], order: Sequence[For]) -> set[For]:
-    """The loops that are on the other side of `loop` in the new order."""
+    """The loops that change sides relative to `loop` in the new order."""
     before, after = list(chain), list(order)
     return {*before[: before.index(loop)]} ^ {*after[: after.index(loop)]}
 
 
 def _separates(tree: Tree, chain: Sequence[For], loop: For) -> bool:
-    """Whether iterations of `loop` touch different elements of all that is written in the chain,
-    whatever the other loops are at."""
+    """Whether iterations of `loop` access different elements of everything written in the chain,
+    whatever the values of the other loops."""
     ranges, accesses = ranges_below(tree, chain[0]), accesses_in(tree, chain[0])
     free = {chain[0].var, *inner_vars(chain[0])}
     written = dict.fromkeys(a.buffer for a in accesses if a.is_write)
@@ -206,9 +206,9 @@ def _separates(tree: Tree, chain: Sequence[For], loop: For) -> bool:
 
 
 def _reductions_begin_first(tree: Tree, chain: Sequence[For], order: Sequence[For]) -> Fault | None:
-    """Of an element's instances, the one at which all reduce iterators are 0 still comes first.
+    """Of an element's instances, the one where all reduce iterators are 0 still comes first.
 
-    It does where loops either reduce or not; those that do both (being fused) keep their order.
+    That holds for loops that either reduce or not; fused loops that do both keep their order.
     """
     for block in tree.blocks_in(chain[0]):
         if block.init is None:
@@ -225,14 +225,14 @@ def _reductions_begin_first(tree: Tree, chain: Sequence[For], order: Sequence[Fo
 
 
 def loop_reduces_and_does_not(block: Block, loop: For) -> bool:
-    """Whether a loop feeds reduce iterators of a block and others as well."""
+    """Whether a loop determines reduce iterators of a block, and others as well."""
     pairs = zip(block.iters, block.bindings, strict=True)
     kinds = {it.kind for it, value in pairs if loop.var in free_vars(value)}
     return "reduce" in kinds and len(kinds) > 1
 
 
 def _reductions_stay_whole(tree: Tree, chain: Sequence[For], moved: Sequence[For]) -> Fault | None:
-    """Every instance of a reduction runs once, so that its init runs before all others do."""
+    """Every instance of a reduction runs exactly once, with its init before all others."""
     ranges = ranges_below(tree, chain[0])
     free = {chain[0].var, *inner_vars(chain[0])}
     for block in tree.blocks_in(chain[0]):
@@ -258,7 +258,7 @@ def _flow_stays_in_iterations(
 ) -> Fault | None:
     """What one block writes for another is read in the same iteration of the loops that move.
 
-    Loops may be moved past others that carry no value: the order of those that do is kept.
+    Loops that carry values keep their relative order; other loops may move past them.
     """
     moved = [loop for loop, place in zip(chain, order, strict=True) if loop is not place]
     ranges = ranges_below(tree, chain[0])
@@ -292,7 +292,7 @@ def ranges_below(tree: Tree, loop: For) -> Ranges:
 def _conflicting(
     accesses: Sequence[RegionAccess], var: Var, free: set[Var], ranges: Ranges
 ) -> Sequence[RegionAccess]:
-    """The accesses without reads of what none of them writes, such as a previous step."""
+    """The accesses without reads of what none of them writes, such as a previous step's."""
     writes = [a for a in accesses if a.is_write]
     running = free | {var}
 
@@ -303,7 +303,7 @@ def _conflicting(
 
 
 def _are_disjoint(a: RegionAccess, b: RegionAccess, running: set[Var], ranges: Ranges) -> bool:
-    """Whether two boxes are disjoint in a dimension, whatever the running variables are in each."""
+    """Whether two boxes are disjoint in a dimension, whatever the running variables in each."""
     for mine, other in zip(a.ranges, b.ranges, strict=True):
         ends = mine.start + mine.extent, other.start + other.extent
         if not running.isdisjoint(free_vars(ends[0]) | free_vars(ends[1])):
@@ -316,7 +316,7 @@ def _are_disjoint(a: RegionAccess, b: RegionAccess, running: set[Var], ranges: R
 def _all_determine(
     accesses: Sequence[RegionAccess], var: Var, free: set[Var], ranges: Ranges
 ) -> bool:
-    """All accesses determine `var` by the same rule, so iterations touch different elements."""
+    """Whether all accesses determine `var` by one rule: iterations access different elements."""
     first, *rest = (_digits_of_access(a, var, free, ranges) for a in accesses)
     return are_complete(first.intersection(*rest))
 

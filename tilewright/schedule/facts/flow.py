@@ -1,4 +1,4 @@
-"""When a block can run at another time: predicates about the values that flow between blocks.
+"""When a block can be moved: predicates about the values that flow between blocks.
 
 Each returns None where it holds, else the `Fault` with the reason, the remedy and the culprit.
 """
@@ -33,7 +33,7 @@ from tilewright.schedule.facts.place import comes_before, outermost, shared_loop
 
 
 def inputs_keep_their_values(tree: Tree, block: Block, until: Stmt) -> Fault | None:
-    """What `block` reads where it stands is the same when it is read at `until`, further down."""
+    """Inputs of `block` have the same values when they are read at `until`, further down."""
     reads, writes = buffers_touched(block)
     for buffer in reads:
         if buffer in writes:
@@ -51,7 +51,7 @@ def _value_stays(
     moved = f"block {block.name} reads {buffer.name}, which block {writer.name} writes"
     if not comes_before(tree, writer, block) or not comes_before(tree, writer, until):
         return Fault(f"{moved} later", f"move {writer.name} first", writer)
-    # In an iteration of loops that both places are in, the value is that of this iteration.
+    # Within loops around both places, the value is that of the present iteration.
     still = shared_loops(tree, writer, until)
     around = [loop for loop in shared_loops(tree, writer, block) if loop not in still]
     if around and not _writes_final_values(tree, writer, around):
@@ -61,14 +61,14 @@ def _value_stays(
 
 
 def _writes_final_values(tree: Tree, writer: Block, around: list[For]) -> bool:
-    """Each element gets one value, however often it is written, once an iteration has ended."""
+    """Whether each element has its final value at the end of an iteration."""
     if block_is_repeatable(writer) is not None or not writes_are_distinct(writer):
         return False
     return not reduces_along(writer, around)
 
 
 def reduces_along(block: Block, loops: Iterable[For]) -> bool:
-    """Whether one of the loops drives an iterator that is not spatial."""
+    """Whether one of the loops determines an iterator that is not spatial."""
     running = {loop.var for loop in loops}
     pairs = zip(block.iters, block.bindings, strict=True)
     return any(it.kind != "spatial" and free_vars(v) & running for it, v in pairs)
@@ -77,7 +77,7 @@ def reduces_along(block: Block, loops: Iterable[For]) -> bool:
 def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
     """Whether values that an iteration of the loops writes may change in a later one.
 
-    A step of a scan that writes elements of its own is finished when it ends.
+    A step of a scan whose elements no other step writes is finished when it ends.
     """
     running = {loop.var for loop in loops}
     pairs = zip(block.iters, block.bindings, strict=True)
@@ -86,7 +86,7 @@ def is_unfinished_along(block: Block, loops: Iterable[For]) -> bool:
 
 
 def instances_have_elements_of_their_own(block: Block) -> Fault | None:
-    """No other instance writes what an instance writes, so that it can run by itself."""
+    """No other instance writes the same elements, so that an instance can run by itself."""
     if writes_are_distinct(block):
         return None
     return Fault(
@@ -97,8 +97,8 @@ def instances_have_elements_of_their_own(block: Block) -> Fault | None:
 
 
 def indices_are_ready(tree: Tree, block: Block, at: Stmt) -> Fault | None:
-    """What indexes elements is complete, so that instances whose results are not used stay inside
-    buffers as well."""
+    """Buffers that are used as indices are complete, so that instances whose results are not used
+    stay in bounds, too."""
     for index in (i for e in all_exprs(block) if isinstance(e, Load) for i in e.indices):
         for buffer in (load.buffer for load in loads_in(index)):
             for writer in outermost(tree, tree.writers(buffer)):
@@ -111,7 +111,7 @@ def indices_are_ready(tree: Tree, block: Block, at: Stmt) -> Fault | None:
 def inputs_are_ready(
     tree: Tree, block: Block, at: Stmt, apart_from: Iterable[Buffer] = ()
 ) -> Fault | None:
-    """What `block` reads is complete when `at` begins, wherever that is in its loops."""
+    """The inputs of `block` are complete when `at` begins, in every iteration."""
     reads, writes = buffers_touched(block)
     skipped = {*writes, *apart_from}
     for buffer in (b for b in reads if b not in skipped):
@@ -125,7 +125,7 @@ def inputs_are_ready(
 
 
 def values_stay_in_iterations(tree: Tree, loop: For, buffer: Buffer) -> Fault | None:
-    """No value in the buffer outlives an iteration: what one reads, it has written before."""
+    """No value in the buffer outlives an iteration, which writes everything before it reads it."""
     touching = [*tree.readers(buffer), *tree.writers(buffer)]
     outside = next((b for b in touching if not tree.is_above(loop, b)), None)
     if outside is not None:
@@ -175,13 +175,13 @@ def _is_covered(
 
 
 def loops_at_once(tree: Tree, inner: Stmt) -> list[For]:
-    """The loops at or around `inner` whose iterations run at the same time."""
+    """The loops at or around `inner` whose iterations run in parallel."""
     loops = (s for s in tree.path(inner) if isinstance(s, For))
     return [loop for loop in loops if loop.kind in ("parallel", "thread", "vectorized")]
 
 
 def parallel_loops_stay_parallel(tree: Tree, inner: Stmt) -> Fault | None:
-    """The loops around whose iterations run at once still share nothing."""
+    """The parallel loops around it still have independent iterations."""
     for loop in loops_at_once(tree, inner):
         fault = iterations_are_independent(tree, loop)
         if fault is not None:

@@ -1,4 +1,4 @@
-"""Indices solved for the variables in them."""
+"""Solves indices for the variables in them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tilewright.ir import Const, Expr, Iter, Var, const, is_const, substitute
 
 
 class Solution:
-    """What iterators are in terms of the indices at which a block touches a buffer."""
+    """Iterators in terms of the indices at which a block accesses a buffer."""
 
     def __init__(self, inputs: Sequence[Var], values: dict[Var, Expr]) -> None:
         self._inputs, self._values = tuple(inputs), values
 
     def at(self, indices: Sequence[Expr]) -> dict[Var, Expr]:
-        """The iterators of the instance that touches the element at `indices`."""
+        """The iterators of the instance that accesses the element at `indices`."""
         given = dict(zip(self._inputs, indices, strict=True))
         return {var: substitute(value, given) for var, value in self._values.items()}
 
 
 def solved(indices: Sequence[Expr], iters: Sequence[Iter]) -> Solution | None:
-    """`indices` solved for the iterators, where each element belongs to one instance."""
+    """`indices` solved for the iterators, where only one instance accesses each element."""
     inputs = [Var(f"x{n}") for n in range(len(indices))]
     values: dict[Var, Expr] = {
         it.var: const(0, it.var.dtype) for it in iters if is_const(it.extent, 1)

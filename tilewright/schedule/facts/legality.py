@@ -1,4 +1,4 @@
-"""When an edit keeps the meaning of a function: pure predicates that read as sentences.
+"""When an edit preserves the semantics of a function: pure predicates that read as sentences.
 
 Each returns None where it holds, else the `Fault` with the reason, the remedy and the culprit.
 """
@@ -50,7 +50,7 @@ def loops_are_directly_nested(loops: Sequence[For]) -> Fault | None:
 
 
 def loops_form_one_chain(tree: Tree, loops: Sequence[For]) -> Fault | None:
-    """They stand one in the other, and what is between them is loops alone, without siblings."""
+    """They are nested, with only loops without siblings between them."""
     chain = chain_of(tree, loops)
     if isinstance(chain, Fault):
         return chain
@@ -66,7 +66,7 @@ def loops_form_one_chain(tree: Tree, loops: Sequence[For]) -> Fault | None:
 
 
 def chain_of(tree: Tree, loops: Sequence[For]) -> list[For] | Fault:
-    """From the outermost of `loops` down to the innermost: perfectly nested, or why not."""
+    """The perfect nest from the outermost of `loops` to the innermost, or why there is none."""
     wanted = set(loops)
     innermost = max(loops, key=lambda loop: sum(1 for _ in tree.ancestors(loop)))
     chain = [innermost]
@@ -139,7 +139,7 @@ def no_loop_inside_is(loop: For, *kinds: str) -> Fault | None:
 
 
 def one_block_stands_alone(loop: For, block: Block) -> Fault | None:
-    """Below `loop` there are loops, one in the other, and then the block."""
+    """Below `loop` there are only nested loops around the block."""
     below: Stmt = loop
     while isinstance(below, For):
         below = below.body

@@ -1,10 +1,10 @@
 """Matching a tile of a function against the description of a tensor intrinsic.
 
 Both are loops around stores. Loops match one to one; expressions match node by node, operands of
-commutative operations in either order. An access P[i, j] of the description matches
-B[b0 + i, b1 + j] wherever the offsets b0, b1 do not depend on the loops of the tile and are the
-same for all accesses of P: they say which part of B the intrinsic works on. B may have more
-dimensions than P, before those of P or between them.
+commutative operations in either order. An access P[i, j] of the description matches B[b0 + i, b1 +
+j] if the offsets b0, b1 do not depend on the tile's loops and are the same for all accesses of P:
+they determine the part of B on which the intrinsic works. B may have more dimensions than P, before
+those of P or between them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COMMUTATIVE = frozenset("add mul min max and or eq ne bitand bitor bitxor".spli
 
 
 class SubBuffer(NamedTuple):
-    """The part of a buffer that stands for a parameter: its first element, and its dimensions."""
+    """The part of a buffer that corresponds to a parameter: its first element and dimensions."""
 
     buffer: Buffer
     base: tuple[Expr, ...]
@@ -46,11 +46,11 @@ class SubBuffer(NamedTuple):
 
 
 class MismatchError(Exception):
-    """Where description and tile differ; never leaves this module's callers."""
+    """A difference between description and tile; never escapes this module's callers."""
 
 
 def match_tile(description: Function, tile: Stmt) -> dict[Buffer, SubBuffer] | str:
-    """Which part of which buffer each parameter stands for, or why the tile does not match."""
+    """The part of a buffer for each parameter, or why the tile does not match."""
     matcher = _Matcher(description)
     try:
         matcher.stmt(without_blocks(description.body), without_blocks(tile))
@@ -61,7 +61,7 @@ def match_tile(description: Function, tile: Stmt) -> dict[Buffer, SubBuffer] | s
 
 
 def without_blocks(stmt: Stmt) -> Stmt:
-    """Blocks dissolved into their bodies, after their inits: a form only to be compared."""
+    """Replace blocks by their inits and bodies: a form used only for comparison."""
     return map_stmt(stmt, _dissolved)
 
 
@@ -76,7 +76,7 @@ def _dissolved(stmt: Stmt) -> Stmt | None:
 
 
 class _Matcher:
-    """Which parts of the program stand for parts of the instruction."""
+    """Collects which parts of the program correspond to the instruction's parameters."""
 
     def __init__(self, description: Function) -> None:
         self.params = set(description.buffers)
@@ -146,7 +146,7 @@ class _Matcher:
         return any(self.attempt(wanted.operands, order) for order in orders)
 
     def attempt(self, wanted: Sequence[Expr], found: Sequence[Expr]) -> bool:
-        """Whether all match; what was learned on the way is forgotten if not."""
+        """Whether all match; if not, what was learned along the way is discarded."""
         places = dict(self.places)
         try:
             if all(self.expr(a, b) for a, b in zip(wanted, found, strict=True)):
@@ -177,9 +177,9 @@ class _Matcher:
             )
 
     def axes(self, count: int, at: Sequence[Expr]) -> tuple[int, ...]:
-        """The dimensions that stand for those of a parameter: the last ones, or those that move.
+        """The dimensions that correspond to a parameter's: the last ones, or those that vary.
 
-        Elements that are neighbours in a parameter are neighbours in what stands for it.
+        Contiguous elements of a parameter are contiguous in its buffer.
         """
         inner = set(self.vars.values())
         moving = tuple(k for k, index in enumerate(at) if free_vars(index) & inner)

@@ -1,6 +1,6 @@
-"""Powers of what exceeds a maximum, e^(x - m), and sums of them: what changes when m grows.
+"""Powers relative to a maximum, e^(x - m), and sums of them: how they change when m grows.
 
-All that is proportional to such a power is too great by e^(after - before) then.
+Everything proportional to such a power then has to be scaled by e^(before - after).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POWERS: Final = ("exp", "coarse_exp")
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """e^(exponent - maximum), and how it is computed."""
+    """e^(exponent - maximum), and the call that computes it."""
 
     call: Call
     exponent: Expr
@@ -48,8 +48,8 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """A block that adds to a buffer what is proportional to a power, and the indices of the maximum
-    in terms of its iterators."""
+    """A block that adds to a buffer something proportional to a power, and the indices of the
+    maximum in terms of its iterators."""
 
     block: Block
     state: Load
@@ -57,18 +57,18 @@ class Sum:
 
 
 class Following:
-    """What blocks compute from a maximum, one after the other."""
+    """Follows what consecutive blocks compute from a maximum."""
 
     def __init__(self, maximum: Buffer) -> None:
         self._maximum = maximum
-        #: What is proportional to powers: indices of the maximum, by those of the buffer.
+        #: Buffers proportional to powers: indices of the maximum in terms of theirs.
         self._known: dict[Buffer, tuple[Solution, tuple[Expr, ...]]] = {}
         self.powers: dict[Block, Power] = {}
         self.sums: list[Sum] = []
 
     @property
     def buffers(self) -> Iterable[Buffer]:
-        """What holds values that the maximum of their time is in, other than sums."""
+        """Buffers, other than sums, whose values depend on the current maximum."""
         return self._known
 
     def follow(self, block: Block) -> Fault | None:
@@ -123,7 +123,7 @@ class Following:
 
 
 def power_of(value: Expr, maximum: Buffer) -> Power | None:
-    """x and m, of e^(x - m) or e^min(x - m, 0), where m may be 0 in place of -inf."""
+    """x and m of e^(x - m) or e^min(x - m, 0), where m may be replaced by 0 if it is -inf."""
     if not isinstance(value, Call) or value.name not in _POWERS:
         return None
     (given,) = value.args
@@ -154,7 +154,7 @@ def _written(block: Block) -> Written | None:
 
 
 def _added(body: Stmt) -> tuple[Load, Expr] | tuple[None, None]:
-    """What is added to, and what is added, under a condition or without one."""
+    """The element that a statement adds to, and what it adds, under a condition or not."""
     if isinstance(body, If) and body.otherwise is None:
         body = body.then
     if isinstance(body, Store) and isinstance(body.value, Binary) and body.value.op == "add":

@@ -10,7 +10,7 @@ from tilewright.schedule.cursor import Tree
 
 
 class CommonAncestor(NamedTuple):
-    """The innermost statement around two others, and its children towards either of them."""
+    """The innermost statement around two others, and its children that contain each of them."""
 
     around: Stmt
     first: Stmt
@@ -27,7 +27,7 @@ def common_ancestor(tree: Tree, a: Stmt, b: Stmt) -> CommonAncestor | None:
 
 
 def comes_before(tree: Tree, a: Stmt, b: Stmt) -> bool:
-    """Whether `a` stands wholly before `b` in the text of the program."""
+    """Whether `a` ends before `b` begins in program order."""
     met = common_ancestor(tree, a, b)
     if met is None:
         return False
@@ -42,7 +42,7 @@ def shared_loops(tree: Tree, a: Stmt, b: Stmt) -> list[For]:
 
 
 def outermost(tree: Tree, blocks: Iterable[Block]) -> list[Block]:
-    """Those blocks that stand in no other block, or the blocks around them, each once."""
+    """The outermost blocks around these blocks (or they themselves), each once."""
     found: dict[Block, None] = {}
     for block in blocks:
         around = [s for s in tree.path(block) if isinstance(s, Block)]
@@ -51,19 +51,19 @@ def outermost(tree: Tree, blocks: Iterable[Block]) -> list[Block]:
 
 
 def part_of(tree: Tree, loop: For, inner: Stmt) -> Stmt:
-    """The statement in the body of `loop` that `inner` is or stands in."""
+    """The statement in the body of `loop` that is or contains `inner`."""
     path = tree.path(inner)
     below = path[path.index(loop) + 1 :]
     return next((s for s in below if not isinstance(s, Seq | Alloc)), inner)
 
 
 def outermost_statement(tree: Tree, stmt: Stmt) -> Stmt:
-    """The statement directly in the body of the function that `stmt` is or stands in."""
+    """The statement directly in the function's body that is or contains `stmt`."""
     return next(s for s in tree.path(stmt) if not isinstance(s, Alloc | Seq))
 
 
 def loops_between(tree: Tree, outer: Stmt | None, inner: Stmt) -> list[For]:
-    """The loops around `inner` that stand inside `outer` (anywhere, for None), outermost first."""
+    """The loops around `inner` and inside `outer` (None: the function), outermost first."""
     found: list[For] = []
     for above in tree.ancestors(inner):
         if above is outer:

@@ -1,4 +1,4 @@
-"""Sums of products, C[…] += A[…] * B[…], as blocks spell them."""
+"""Sums of products, C[…] += A[…] * B[…]: how blocks express them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.ir import Binary, Block, Expr, Load, Store, product_of_loads, wa
 
 
 class SumOfProducts(NamedTuple):
-    """The store of a reduction, its two factors, and the loads that these are, maybe converted."""
+    """The store of a reduction, its two factors, and the loads of these, perhaps converted."""
 
     store: Store
     factors: tuple[Expr, Expr]
@@ -20,7 +20,7 @@ def is_reduction(block: Block) -> bool:
 
 
 def is_step(block: Block) -> bool:
-    """Whether a block is part of the steps of a scan."""
+    """Whether a block belongs to the steps of a scan."""
     return any(it.kind == "ordered" for it in block.iters)
 
 

@@ -8,7 +8,7 @@ from tilewright.ir import Binary, Cast, Const, Expr, Load, Select, is_const, loa
 
 
 def is_proportional(value: Expr, load: Load) -> bool:
-    """Whether `value` is what is loaded times something else, or 0 under some condition."""
+    """Whether `value` is the loaded value times something, or 0 under some condition."""
     value = unrounded(value)
     if value is load:
         return True
@@ -25,7 +25,7 @@ def _has(value: Expr, load: Load) -> bool:
 
 
 def unrounded(value: Expr) -> Expr:
-    """A value without conversions between floats, and without the limits of these."""
+    """A value without conversions between floats, and without clamping."""
     while True:
         if isinstance(value, Cast) and value.dtype.is_float and value.a.dtype.is_float:
             value = value.a
@@ -36,7 +36,7 @@ def unrounded(value: Expr) -> Expr:
 
 
 def _limited(value: Expr) -> Expr | None:
-    """x, of min(max(x, least), greatest)."""
+    """The x of min(max(x, least), greatest)."""
     if not isinstance(value, Binary) or value.op != "min" or not isinstance(value.b, Const):
         return None
     inner = value.a
@@ -46,5 +46,5 @@ def _limited(value: Expr) -> Expr | None:
 
 
 def exchanged(value: Expr, parts: Mapping[Expr, Expr]) -> Expr:
-    """`value` with whole subexpressions replaced, the outermost that match."""
+    """`value` with whole subexpressions replaced, outermost first."""
     return map_expr(value, lambda _: None, dict(parts))

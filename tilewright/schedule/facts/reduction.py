@@ -1,4 +1,4 @@
-"""The parts of a reduction: how its update combines values, where its init runs."""
+"""The parts of a reduction: how its update combines values, and where its init runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COMBINERS: Final = frozenset("add mul min max and or".split())
 
 @dataclass(frozen=True, slots=True)
 class SpatialNest:
-    """Copies of the loops that the spatial iterators of a block need, without those that reduce."""
+    """Copies of the loops that a block's spatial iterators need, without those that only reduce."""
 
     iters: tuple[Iter, ...]
     bindings: tuple[Expr, ...]
@@ -51,7 +51,7 @@ class SpatialNest:
 
     @staticmethod
     def of(block: Block, loops: Sequence[For], ranges: Ranges) -> SpatialNest:
-        """`ranges` is what is known outside of `loops`, which are around the block."""
+        """`ranges` is what is known outside `loops`, which are around the block."""
         pairs = list(zip(block.iters, block.bindings, strict=True))
         spatial = [(it, value) for it, value in pairs if it.kind != "reduce"]
         used = frozenset[Var]().union(*(free_vars(value) for _, value in spatial))
@@ -60,7 +60,7 @@ class SpatialNest:
         for loop in copies:
             ranges = ranges.with_extent(loop.var, loop.extent)
         bindings = tuple(substitute(value, values) for _, value in spatial)
-        # The first instance of an element is that at which the loops that are dropped stand at 0.
+        # An element's first instance is the one where all dropped loops are at 0.
         values |= {var: Const(0, var.dtype) for var in dropped}
         exists = [substitute(c, values) for c in conjuncts(block.predicate)]
         inside = [value < it.extent for (it, _), value in zip(spatial, bindings, strict=True)]
@@ -69,18 +69,18 @@ class SpatialNest:
 
 
 def init_nest(block: Block, loops: Sequence[For], ranges: Ranges, name: str) -> Stmt:
-    """The init of `block` as a block of its own, under copies of those of `loops` that it needs."""
+    """The init of `block` as a separate block, in copies of those of `loops` that it needs."""
     assert block.init is not None
     own = SpatialNest.of(block, loops, ranges)
     made = make_block(
         name, own.iters, own.bindings, block.init, predicate=own.predicate, span=block.span
     )
-    # The iterators of the two blocks must differ; the bindings speak of the loops and stay.
+    # The iterators of the two blocks must differ; the bindings use loop variables and stay.
     return nest(own.loops, renew(made))
 
 
 def without_init(block: Block) -> Block:
-    """The update alone; what it accumulates into, it now reads."""
+    """Only the update, which now also reads what it accumulates into."""
     known = {region.buffer for region in block.reads}
     loaded = {e.buffer for e in all_exprs(block.body) if isinstance(e, Load)}
     back = [r for r in block.writes if r.buffer in loaded and r.buffer not in known]
@@ -101,7 +101,7 @@ class Update:
     combined: tuple[Expr, ...]
     lhs: tuple[Var, ...]
     rhs: tuple[Var, ...]
-    #: What leaves any state as it is.
+    #: The values that leave any state unchanged.
     identities: tuple[Expr, ...]
 
     def apply(self, states: Sequence[Expr], values: Sequence[Expr]) -> list[Expr]:
@@ -110,7 +110,7 @@ class Update:
         return [substitute(e, dict(pairs)) for e in self.combined]
 
     def stored(self, loads: Sequence[Load], values: Sequence[Expr]) -> Stmt:
-        """Store the new states where `loads` has the old ones, all computed before any store."""
+        """Store the new states in place of `loads`; all are computed before the first store."""
         combined = self.apply(loads, values)
         if len(loads) == 1:
             return Store(loads[0].buffer, loads[0].indices, combined[0])
@@ -142,7 +142,7 @@ def recognised_update(block: Block) -> Update | Fault:
 
 
 def _stores_of(body: Stmt | None) -> tuple[tuple[Store, ...], tuple[Expr, ...]]:
-    """The stores of `let … let store … store`, and the values stored with the lets put in."""
+    """The stores of `let … let store … store`, and the stored values with the lets inlined."""
     lets: dict[Var, Expr] = {}
     while isinstance(body, Let):
         lets[body.var] = substitute(body.value, lets)
@@ -155,7 +155,7 @@ def _stores_of(body: Stmt | None) -> tuple[tuple[Store, ...], tuple[Expr, ...]]:
 
 
 def _contribution(value: Expr, state: Load, states: Sequence[Load]) -> Expr | None:
-    """What `value` combines `state` with: the other operand, or the other choice of a select."""
+    """What `value` combines `state` with: the other operand, or the other case of a select."""
     if not isinstance(value, Binary | Select):
         return None
     if isinstance(value, Binary) and value.op not in _COMBINERS:
@@ -178,7 +178,7 @@ def _abstracted(
     contributed: Sequence[Expr],
     starts: dict[Buffer, Expr],
 ) -> Update | None:
-    """The update with variables for states and contributions, if it depends on nothing else."""
+    """The update in terms of variables for states and contributions, if nothing else is needed."""
     lhs = tuple(Var(f"lhs{i}", s.dtype) for i, s in enumerate(states))
     rhs = tuple(Var(f"rhs{i}", s.dtype) for i, s in enumerate(states))
     names: dict[Expr, Expr] = dict(zip(states, lhs, strict=True))
@@ -198,10 +198,10 @@ def _abstracted(
 
 
 def identity_of(update: Expr, start: Expr, dtype: DType) -> Expr | None:
-    """What leaves a state as it is under this update."""
+    """The identity element of this update."""
     if isinstance(update, Binary):
         return Const(_IDENTITIES[update.op](dtype), dtype)
-    # A choice between two values has no identity of its own: what it starts from has to be one.
+    # A select has no identity of its own: the initial value has to be one.
     return start if isinstance(start, Const) else None
 
 

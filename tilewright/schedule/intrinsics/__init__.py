@@ -1,4 +1,4 @@
-"""Tensor intrinsics: tables of what targets have, and those that rules make as they need them."""
+"""Tensor intrinsics: tables of what targets have, and intrinsics that rules create as needed."""
 
 from tilewright.schedule.intrinsics.amx import TileProduct
 from tilewright.schedule.intrinsics.dot import Dot

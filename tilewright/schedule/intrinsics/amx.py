@@ -4,11 +4,11 @@ A tile has 16 rows of 64 bytes. With g elements in 32 bits (4 bytes or 2 bfloat1
 of them in a row:
 
     A tile   A[i * W + k]                      16 rows × W along the reduction, as they are
-    B tile   B[k // g * W + j * g + k % g]     16 columns; g neighbours along k side by side
+    B tile   B[k // g * W + j * g + k % g]     16 columns; g neighbours along k contiguous
     C tile   C[i * 16 + j]                     16 × 16 sums of 32 bits
 
-Buffers of scope `tile` live in the registers: `tile_of` an element of one is the number of its
-register. Lowering gives these numbers, and sets the unit up on every thread (`lower.tiles`).
+Buffers of scope `tile` live in the registers: `tile_of` of an element is the number of its
+register. Lowering assigns these numbers, and configures the unit on every thread (`lower.tiles`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.ir import (
 from tilewright.schedule.tensor_intrin import TensorIntrin, register_maker
 
 ROWS, ROW_BYTES = 16, 64
-#: The type of calls that give nothing.
+#: The type of calls without a result.
 _NOTHING = DType.of("bool")
 _U8, _S8, _S32 = (DType.of(t) for t in ("uint8", "int8", "int32"))
 _F16, _BF16, _F32 = (DType.of(t) for t in ("float16", "bfloat16", "float32"))
@@ -104,7 +104,7 @@ def _tile(name: str, dtype: DType, elements: int) -> Buffer:
 
 
 def _described(params: Sequence[Buffer], update: Stmt, *domain: tuple[Var, int]) -> Function:
-    """Loops around one update; the third variable is that of a reduction."""
+    """Loops around one update; the third variable is that of the reduction."""
     kinds: tuple[Any, ...] = ("spatial", "spatial", "reduce")
     loops = [Var(var.name.removeprefix("v")) for var, _ in domain]
     iters = [Iter(var, const(n), kind) for (var, n), kind in zip(domain, kinds, strict=False)]
@@ -118,7 +118,7 @@ def _implementation(params: Sequence[Buffer], effect: Expr) -> Function:
     return Function("implementation", tuple(params), Evaluate(effect))
 
 
-#: What the unit multiplies.
+#: The products that the unit supports.
 TILE_PRODUCTS: tuple[TileProduct, ...] = tuple(
     product.register()
     for product in (
@@ -149,7 +149,7 @@ def _zero(dtype: DType) -> TensorIntrin:
 
 
 def _load(dtype: DType) -> TensorIntrin:
-    """D[x] = S[x]: a tile from 1024 bytes in a row"""
+    """D[x] = S[x]: a tile from 1024 contiguous bytes"""
     elements = ROWS * ROW_BYTES // dtype.itemsize
     source, tile = Buffer("S", dtype, (elements,)), _tile("D", dtype, elements)
     x = Var("vx")

@@ -1,8 +1,8 @@
 """Dot products and small matrix products of AArch64: dotprod, i8mm, bf16.
 
-The dot products take their rows four at a time: one vector of A holds the groups of four rows, and
-the instruction picks one of its lanes. The matrix products (`smmla` and kin) multiply 2 × 8 bytes
-(2 × 4 bfloat16) by as many columns into 2 × 2 results. `usdot` takes unsigned bytes first.
+The dot products take rows four at a time: one vector of A holds the groups of four rows, and the
+instruction selects one of its lanes. The matrix products (`smmla` and kin) multiply 2 × 8 bytes (2
+× 4 bfloat16) by as many columns into 2 × 2 results. `usdot` takes unsigned bytes first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BYTES, _HALVES = "v4i32.v16i8", "v4f32.v8bf16"
 
 def _dot(name: str, types: str, a: DType, b: DType, out: DType, needs: str) -> Dot:
     llvm = f"llvm.aarch64.neon.{name}.{types}"
-    # Its last operand is the one of which it can take a single group.
+    # The last operand is the one of which the instruction can take a single group.
     return Dot(f"arm.{name}", llvm, a, b, out, 4, 4, (needs,), columns_first=a is b)
 
 
@@ -31,7 +31,7 @@ def _product(name: str, types: str, a: DType, b: DType, out: DType, needs: str) 
 
 
 def _row_dot(dot: Dot) -> Dot:
-    """The same for a single row, whose group comes from memory into all lanes."""
+    """The same for a single row, whose group is broadcast from memory to all lanes."""
     return replace(dot, name=f"{dot.name}_row", rows=1)
 
 
@@ -61,5 +61,5 @@ ARM_DOTS: tuple[Dot, ...] = tuple(
         *(_row_dot(dot) for dot in (_SDOT, _UDOT, _USDOT, _BFDOT)),
     )
 )
-#: Those that multiply lane by lane.
+#: The ones that multiply lane by lane.
 ARM_LANE_DOTS: tuple[Dot, ...] = tuple(_lane_dot(dot).register() for dot in (_SDOT, _UDOT, _USDOT))

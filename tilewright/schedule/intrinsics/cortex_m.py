@@ -1,7 +1,7 @@
-"""Dot products of Cortex-M: one sum in a plain register.
+"""Dot products of Cortex-M: one sum in a scalar register.
 
-`smlad` of the DSP extension takes two registers with two halfwords each; bytes are made halfwords
-before (`rules.widen`). `vmladava` of Helium takes two vectors of sixteen bytes.
+`smlad` of the DSP extension takes two registers with two halfwords each; bytes are widened to
+halfwords first (`rules.widen`). `vmladava` of Helium takes two vectors of sixteen bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _S8, _S16, _S32 = (DType.of(t) for t in ("int8", "int16", "int32"))
 
 
 class _SumDot(Dot):
-    """An instruction whose accumulator is a plain register."""
+    """An instruction whose accumulator is a scalar register."""
 
     def register(self) -> Dot:
         count, value = self._declared()
@@ -45,7 +45,7 @@ class _SumDot(Dot):
         return self
 
     def _declared(self) -> tuple[int, Any]:
-        """How many operands it takes, and what it does with NumPy arrays."""
+        """The number of its operands, and its effect on NumPy arrays."""
         raise NotImplementedError
 
     def _arguments(self, a: Expr, b: Expr, c: Expr) -> tuple[Expr, ...]:
@@ -69,7 +69,7 @@ class _PairDot(_SumDot):
 
 
 class _VectorDot(_SumDot):
-    """`vmladava`: whether it is unsigned, subtracts or exchanges lanes comes first."""
+    """`vmladava`: flags come first (unsigned, subtract, exchange lanes)."""
 
     def _declared(self) -> tuple[int, Any]:
         return 6, _vmladava

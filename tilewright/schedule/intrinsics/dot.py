@@ -1,12 +1,12 @@
-"""Dot-product instructions: every lane of an accumulator adds the products of a few neighbours.
+"""Dot-product instructions: every lane of an accumulator adds a few products of neighbours.
 
     for i: for j: for k:  C[i, j] += A[i * depth + k] * B[j * depth + k]
 
-`depth` neighbours along the reduction make a group; B has a vector of them, one for each column.
+`depth` neighbours along the reduction make a group; B is a vector of groups, one for each column.
 Two kinds of instruction share this description. In the first, one group of A is multiplied by all
 columns at once (VNNI, `sdot`): a tile of several rows reads their groups from one vector of A. In
 the second, an accumulator holds a whole rows × columns tile (`smmla`): C is a vector, row by row.
-The first kind also multiplies lane by lane, as channels that are convolved by themselves need it.
+The first kind can also multiply lane by lane, as depthwise convolutions need.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Dot:
     """One instruction, as the default rules choose it and as `tensorize` names it."""
 
     name: str
-    #: LLVM's name of it; it takes the accumulator, if it adds to one, then two vectors.
+    #: Its name in LLVM; operands are the accumulator, if it adds to one, then two vectors.
     llvm: str
     #: The types of rows, columns and accumulators.
     a: DType
@@ -59,16 +59,16 @@ class Dot:
     columns_first: bool = False
     #: Whether one accumulator holds all rows.
     square: bool = False
-    #: Bits of A that one row of the instruction reads.
+    #: Bits of A that the instruction reads per row.
     row_bits: int = 32
     #: Whether the instruction adds to the accumulator; an addition follows where it does not.
     accumulates: bool = True
-    #: Whether every column is multiplied by a group of its own: C[j] += A[j, k] * B[j, k].
+    #: Whether each column is multiplied by its own group: C[j] += A[j, k] * B[j, k].
     by_lane: bool = False
 
     @property
     def depth(self) -> int:
-        """How far one step goes along the reduction."""
+        """Steps of the reduction per instruction."""
         return self.row_bits // self.a.bits
 
     @property
@@ -78,7 +78,7 @@ class Dot:
 
     @property
     def instructions(self) -> int:
-        """How many it takes to add to one accumulator."""
+        """The number of instructions to add to one accumulator."""
         return 1 if self.accumulates else 2
 
     def with_columns_first(self, name: str) -> Dot:
@@ -103,7 +103,7 @@ class Dot:
     # ---- what it computes ------------------------------------------------------------------------
 
     def value(self, c: Any, first: Any, second: Any) -> Any:
-        """The instruction on NumPy arrays; floats are multiplied and summed in the type of C."""
+        """The instruction on NumPy arrays; floats are multiplied and summed in C's type."""
         return c + self.sums(first, second)
 
     def sums(self, first: Any, second: Any) -> Any:
@@ -111,7 +111,7 @@ class Dot:
         a, b = (second, first) if self.columns_first else (first, second)
         wide = self.out.numpy
         rows = self.rows if self.square else 1
-        # Without rows of its own, A has its group repeated in every lane, as the registers have it.
+        # Without separate rows, the registers hold A's group repeated in every lane.
         a = a.reshape(*a.shape[:-1], rows, -1, self.depth).astype(wide)
         b = b.reshape(*b.shape[:-1], 1, self.columns, self.depth).astype(wide)
         if self.square:
@@ -176,7 +176,7 @@ class Dot:
         )
 
     def _spread_rows(self, a: Buffer) -> list[Expr]:
-        """The group of each row in all lanes."""
+        """The group of each row, broadcast to all lanes."""
         groups = regroup(Load(a, (_whole(self.rows * self.depth),)), _GROUP)
         each = [groups] if self.rows == 1 else [call("lane", groups, i) for i in range(self.rows)]
         return [regroup(broadcast(g, self.columns), self.a) for g in each]

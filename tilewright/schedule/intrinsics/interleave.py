@@ -1,6 +1,6 @@
-"""Interleaving a few rows in registers: neighbours along a column come to lie side by side.
+"""Interleaving a few rows in registers: neighbours along a column become contiguous.
 
-They may be converted on the way.
+They may be converted at the same time.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def interleave(
 ) -> TensorIntrin:
     """D[j * rows + k] = S[k, j] for `rows` (a power of two) rows of `lanes` elements.
 
-    With `group`, rows are interleaved by groups of so many, one group after the other, of which the
-    last is filled up with zeros: D[k // group * lanes * group + j * group + k % group] = S[k, j].
+    With `group`, rows are interleaved in groups of this many, one group after the other, the last
+    one padded with zeros: D[k // group * lanes * group + j * group + k % group] = S[k, j].
     """
     if group == rows:
         return interleave(dtype, lanes, rows, become)
@@ -68,7 +68,7 @@ register_family("interleave", _named)
 
 
 def _sizes(source: Buffer) -> tuple[int, int]:
-    """Rows, and the elements of one."""
+    """The number of rows, and of elements in a row."""
     rows, lanes = (int(d.value) for d in source.shape if isinstance(d, Const))
     return rows, lanes
 
@@ -117,5 +117,5 @@ def _interleaved(rows: list[list[Expr]]) -> list[Expr]:
 
 
 def _zipped(half: str, a: Expr, b: Expr) -> Expr:
-    """Half of two interleaved vectors; of zeros alone, these."""
+    """Half of two interleaved vectors; for zeros, just zeros."""
     return a if a is b and isinstance(a, Broadcast) else call(half, a, b)

@@ -1,8 +1,8 @@
 """Tensor instructions of NVIDIA's GPUs: products of tiles by threads together (`ir.warps`).
 
 The implementation is a loop over the threads of a warp, along `threadIdx.x`, and over the warps of
-a group, along `threadIdx.y`, so that a block that is tensorized this way stands in loops over warps
-or groups alone.
+a group, along `threadIdx.y`; so a block that is tensorized this way may only be in loops over warps
+or groups.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def group_product(product: GroupProduct) -> TensorIntrin:
 
 
 class _Named(NamedTuple):
-    """How a thread names an operand: by its first element, and how far rows and blocks of these lie
-    apart."""
+    """How a thread addresses an operand: its first element, and the distances between rows and
+    between blocks of rows."""
 
     first: Load
     apart: tuple[Expr, Expr]

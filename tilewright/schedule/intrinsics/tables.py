@@ -18,14 +18,14 @@ _DOTS: dict[str, tuple[Dot, ...]] = {
     "aarch64": ARM_DOTS,
     "arm": CORTEX_M_DOTS,
 }
-#: Those that multiply lane by lane.
+#: The ones that multiply lane by lane.
 _LANE_DOTS: dict[str, tuple[Dot, ...]] = {"aarch64": ARM_LANE_DOTS}
-#: Bits of registers that are no vectors.
+#: Bits of scalar registers.
 _SCALAR: Final = 32
 
 
 def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
-    """The dot products of rows of `a` with columns of `b` that `target` has, the best first."""
+    """Dot products of rows of `a` and columns of `b` that `target` has, the best first."""
     return [
         dot
         for dot in _DOTS.get(target.arch, ())
@@ -36,13 +36,13 @@ def dots_for(target: Target, a: DType, b: DType, out: DType) -> list[Dot]:
 
 
 def lane_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
-    """The dot product lane by lane of these types, where `target` has it."""
+    """The lane-by-lane dot product of these types, if `target` has it."""
     fitting = (d for d in _LANE_DOTS.get(target.arch, ()) if (d.a, d.b, d.out) == (a, b, out))
     return next((d for d in fitting if has_features(target, d.needs)), None)
 
 
 def tile_product_for(target: Target, a: DType, b: DType, out: DType) -> TileProduct | None:
-    """AMX's product of rows of `a` with columns of `b`, where `target` has it."""
+    """AMX's product of rows of `a` and columns of `b`, if `target` has it."""
     if target.arch != "x86_64":
         return None
     fitting = (p for p in TILE_PRODUCTS if (p.a, p.b, p.out) == (a, b, out))

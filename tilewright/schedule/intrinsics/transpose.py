@@ -4,7 +4,7 @@ With n rows in n vectors, log2(n) rounds of interleaving the first half with the
 columns. Rows that are shorter than a vector become vectors in the first rounds.
 
 Where instructions move lanes only within 16 bytes of a vector, as x86-64's do, rows of 16 bytes are
-joined to vectors, and each part of 16 bytes is transposed by itself:
+joined into vectors, and each part of 16 bytes is transposed separately:
 
     row 0 | row 4        columns 0 to 3, of rows 0 to 3 | of rows 4 to 7
     row 1 | row 5   -->
@@ -46,12 +46,11 @@ PART_BYTES = 16
 def transpose_tile(
     dtype: DType, lanes: int, vectors: int, columns: int, *, by_parts: bool
 ) -> TensorIntrin:
-    """D[j, i] = S[i, j] for `columns` rows of D, each of so many vectors.
+    """D[j, i] = S[i, j] for `columns` rows of D, each of `vectors` vectors.
 
-    A row of D is stored as a whole before the next one begins: there are processors that write a
-    cache line without reading it first, if all of it is stored at once. More columns than lanes
-    are transposed side by side. With `by_parts`, lanes only move within 16 bytes of a
-    vector.
+    Each row of D is stored completely before the next: some processors write a cache line without
+    reading it first, if all of it is stored at once. More columns than lanes are transposed side by
+    side. With `by_parts`, lanes only move within 16 bytes of a vector.
     """
     height = lanes * vectors
     name = f"transpose.{dtype.short}x{height}x{columns}"
@@ -109,7 +108,7 @@ def _implementation(
                 # LLVM would compute them where they are used, which takes too many registers.
                 steps.do(Evaluate(call("keep_order", *columns)))
             if start == starts[-1]:
-                # Frees the registers before the rest of these rows is transposed.
+                # Free the registers before the rest of these rows is transposed.
                 _store_rows(result, first, transposed.pop(first), steps)
     return Function("implementation", (source, result), steps.body())
 
@@ -128,7 +127,7 @@ def _store_rows(
 
 
 class _Statements:
-    """Statements in order; every value that is computed gets a name."""
+    """Collects statements in order; every computed value gets a name."""
 
     def __init__(self) -> None:
         self._taken: list[tuple[Var, Expr] | Stmt] = []
@@ -148,7 +147,7 @@ class _Statements:
         return body
 
     def interleaved(self, rows: list[Expr], low: str, high: str) -> list[Expr]:
-        """One round: the first half of the vectors with the second."""
+        """One round: interleave the first half of the vectors with the second."""
         pairs = [(self.name(a), self.name(b)) for a, b in _halves(rows)]
         return [call(half, a, b) for a, b in pairs for half in (low, high)]
 
@@ -173,11 +172,11 @@ def _transposed(
 def _transposed_by_parts(
     source: Buffer, start: int, place: Ramp, lanes: int, steps: _Statements
 ) -> list[Expr]:
-    """The same by moves within 16 bytes of a vector."""
+    """The same with moves within 16 bytes of a vector."""
     own = PART_BYTES // source.dtype.itemsize
     firsts = range(0, place.dtype.lanes, own)
     joined: dict[int, list[Expr]] = {first: [] for first in firsts}
-    # All that is needed of a row is read at once: its line may not stay in L1.
+    # Read all that is needed of a row at once: its line may not stay in L1.
     for k in range(own):
         rows = [start + row for row in range(k, lanes, own)]
         for first in firsts:
@@ -193,7 +192,7 @@ def _transposed_by_parts(
 
 
 def _joined(pieces: list[Expr]) -> Expr:
-    """Vectors one after the other, as one."""
+    """Concatenate vectors."""
     while len(pieces) > 1:
         pieces = [call("join", a, b) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
     return pieces[0]

@@ -1,8 +1,8 @@
 """Dot products and multiply-adds of x86-64: VNNI, AVX-512 BF16, pairs of 16 bits, FMA.
 
-`vpdpbusd` takes unsigned bytes first and signed ones second. `vdpbf16ps` takes subnormal numbers
-for zeros. `vpmaddwd` is what machines without VNNI have: an addition follows it, and bytes are
-made wider for it (`rules.widen`).
+`vpdpbusd` takes unsigned bytes first and signed ones second. `vdpbf16ps` treats subnormal numbers
+as zero. Machines without VNNI have `vpmaddwd`: an addition follows it, and bytes are widened for it
+(`rules.widen`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _dot(name: str, llvm: str, a: DType, b: DType, out: DType, bits: int, *needs
     return Dot(f"x86.{name}.{bits}", full, a, b, out, 1, bits // 32, needs)
 
 
-#: LLVM's name of the sums of pairs on vectors of so many bits, and what has it.
+#: LLVM's name of the pairwise multiply-add for each vector width in bits, and its feature.
 _PAIRS = {
     512: ("avx512.pmaddw.d.512", "avx512bw"),
     256: ("avx2.pmadd.wd", "avx2"),
@@ -50,7 +50,7 @@ def _pairs(bits: int) -> Dot:
 
 
 def _family(bits: int) -> list[Dot]:
-    """All dot products on vectors of so many bits."""
+    """All dot products on vectors of `bits` bits."""
     narrow = bits < 512
     vnni = ("avxvnni", "avx512vnni avx512vl") if narrow else ("avx512vnni",)
     bf16 = ("avx512bf16 avx512vl",) if narrow else ("avx512bf16",)

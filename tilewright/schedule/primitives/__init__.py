@@ -13,14 +13,14 @@ from tilewright.support.errors import UserError, nearest
 
 @cache
 def _modules() -> dict[str, str]:
-    """Where each primitive is, by its name."""
+    """The module of each primitive, by name."""
     found = [m.name for m in pkgutil.walk_packages(__path__, f"{__name__}.") if not m.ispkg]
     return {full.rpartition(".")[2]: full for full in found}
 
 
 @cache
 def primitive_names() -> tuple[str, ...]:
-    """Every primitive there is."""
+    """The names of all primitives."""
     return tuple(sorted(_modules()))
 
 

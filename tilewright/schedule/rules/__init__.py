@@ -1,15 +1,15 @@
 """Default schedules, for functions without a schedule of their own.
 
-`table` says which rules there are and in which order they are tried; `rule` what a rule is. Rules
-say what is fast, primitives what is right: where one of them refuses, the block keeps its loops.
+`table` lists the rules in the order in which they are tried; `rule` defines what a rule is. Rules
+decide what is fast, primitives check what is correct: where one refuses, the block keeps its loops.
 
     beforehand        merge_rows, gather_rows, remove_empty, stream, inline
     whole functions   attention, transformed, strips, positions, rows
     products          separate_operands, shift, widen; with instructions: amx, dot, dot_rows
                       (product, packing, available); contraction (its plan, packing, tiles, chunks,
                       panels); steps of scans
-    reductions        rows, long_columns, columns
-    the rest          transpose, elementwise
+    reductions        rows, long_columns, columns, dot_windows
+    the rest          shared_places, transpose, elementwise
     used by many      analysis, epilogue, padding, ahead, threads
 
 `gpu/` has the rules for GPUs.

@@ -8,5 +8,5 @@ from tilewright.target import Target
 
 
 def read_ahead(s: Schedule, loop: Loop, nbytes: int, target: Target) -> None:
-    """Prefetch what a loop will read, whose iterations read so many neighbouring bytes."""
+    """Prefetch for a loop, each iteration of which reads `nbytes` contiguous bytes."""
     s.annotate(loop, "prefetch", max(1, target.timing.prefetch_distance // nbytes))

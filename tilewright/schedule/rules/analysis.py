@@ -1,4 +1,4 @@
-"""What a block computes, read off its body: the rules ask for this, not for an operator's name."""
+"""What a block computes, derived from its body: rules match on that, not on operator names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tilewright.schedule.schedule import Schedule
 
 
 class Access(NamedTuple):
-    """The element that a load or store touches."""
+    """The element that a load or store accesses."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -54,7 +54,7 @@ class Access(NamedTuple):
         return total
 
     def step_within(self, var: Var, size: int) -> int | None:
-        """The same among `size` neighbours, the first of them at a multiple of `size`.
+        """As `step`, within aligned groups of `size` neighbours.
 
         Indices that divide `var`, as those of blocked channels do, are linear there.
         """
@@ -65,7 +65,7 @@ class Access(NamedTuple):
         return Access(self.buffer, indices).step(place)
 
     def moves_by(self, var: Var, unit: int) -> bool:
-        """Whether `var`, whatever it is, moves the access by multiples of `unit` elements."""
+        """Whether any value of `var` moves the access by a multiple of `unit` elements."""
         total: Expr = const(0)
         for index, stride in zip(self.indices, self.buffer.stride_exprs(), strict=True):
             if var in free_vars(index):
@@ -75,9 +75,9 @@ class Access(NamedTuple):
 
 
 class Contraction(NamedTuple):
-    """C[…] += A[…] * B[…]: which variables run through which operand.
+    """C[…] += A[…] * B[…]: which variables index which operand.
 
-    A step of a scan may be one; the variables that run in order stay outside of all others.
+    A step of a scan may be one; the scan's own variables belong to none of these groups.
     """
 
     out: Access
@@ -91,12 +91,12 @@ class Contraction(NamedTuple):
     is_swapped: bool
 
     def factor(self, side: int) -> int:
-        """Which factor of the product, as it is written, side 0 (A) or 1 (B) is."""
+        """Which factor of the product, in the order written, side 0 (A) or 1 (B) is."""
         return 1 - side if self.is_swapped else side
 
 
 def constants_of(function: Function) -> frozenset[Buffer]:
-    """The parameters that are the same for all calls: what depends on them alone is computed once,
+    """The parameters that are the same in all calls: what depends on them alone is computed once,
     when the model is loaded."""
     numbers: Sequence[int] = function.attrs.get("constants", ())
     params = [function.params[k] for k in numbers]
@@ -120,12 +120,12 @@ def is_scheduled(s: Schedule, name: str) -> bool:
 
 
 def has_own_loops(s: Schedule, name: str) -> bool:
-    """Whether a block has one loop for each variable, as no rule has split or moved it yet."""
+    """Whether a block has one loop per variable: no rule has split or moved it yet."""
     return len(s.loops(name)) == len(s.block_of(name).iters)
 
 
 def loops_within(s: Schedule, name: str, around: Loop | None) -> dict[Var, Loop]:
-    """The loops of a block inside of another, by the variables that they feed."""
+    """The loops of a block inside another, by the variables that they determine."""
     block, loops = s.block_of(name), s.loops(name)
     inside = loops if around is None else loops[loops.index(around) + 1 :]
     pairs = zip(block.iters, block.bindings, strict=True)
@@ -134,12 +134,12 @@ def loops_within(s: Schedule, name: str, around: Loop | None) -> dict[Var, Loop]
 
 
 def is_intermediate(s: Schedule, buffer: Buffer) -> bool:
-    """Whether a buffer is the function's own, and no parameter."""
+    """Whether a buffer is allocated by the function, not a parameter."""
     return any(isinstance(a, Alloc) and buffer in a.buffers for a in walk(s.function.body))
 
 
 def extent_of(it: Iter) -> int | None:
-    """The extent of a variable where it is known."""
+    """The extent of a variable, if it is a constant."""
     return int(it.extent.value) if isinstance(it.extent, Const) else None
 
 
@@ -160,7 +160,7 @@ def operations(block: Block) -> int:
 
 
 def is_cheap(block: Block) -> bool:
-    """Whether computing an element again costs about as much as loading it."""
+    """Whether recomputing an element costs about as much as loading it."""
     return operations(block) <= CHEAP and not any(isinstance(s, Let) for s in walk(block.body))
 
 
@@ -170,7 +170,7 @@ def is_conditional(block: Block) -> bool:
 
 
 def looks_up(block: Block, buffer: Buffer) -> bool:
-    """Whether elements of a buffer say where others are read, in a table."""
+    """Whether elements of a buffer are indices into another buffer (a table)."""
     loads = (e for e in all_exprs(block) if isinstance(e, Load))
     inner = (i for e in loads for index in e.indices for i in loads_in(index))
     return any(i.buffer is buffer for i in inner)
@@ -207,5 +207,5 @@ def _sorted_variables(block: Block, out: Access, a: Access, b: Access) -> Contra
 
 
 def _holds_innermost(out: Access, iters: tuple[Iter, ...]) -> bool:
-    """Whether one of the variables walks neighbouring elements of the output."""
+    """Whether one of the variables is contiguous in the output."""
     return any(out.step(it.var) == 1 for it in iters)

@@ -33,16 +33,16 @@ from tilewright.schedule.rules.rule import Choices, Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Operations that unrolled vectors may have together, for each that finds registers: longer bodies
+#: Operations of unrolled vectors, per independent chain that registers can hold; longer bodies
 #: would spill.
 _UNROLLED_OPERATIONS = 25
-#: Vectors that are unrolled at most.
+#: The most vectors that are unrolled.
 _UNROLLED_VECTORS = 4
-#: A row is cut at most at so many seams.
+#: The most seams at which a row is cut.
 _MOST_SEAMS = 4
-#: How far beyond the bound the result of a comparison changes.
+#: How far beyond the bound a comparison's result changes.
 _AFTER = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
-#: What an extent that is known only at run time counts as inside of a parallel loop.
+#: The value assumed for unknown extents inside a parallel loop.
 _UNKNOWN = 32
 
 
@@ -57,7 +57,7 @@ def _stepwise(s: Schedule, name: str, _target: Target) -> bool | None:
 def _schedule(s: Schedule, name: str, as_one: bool, target: Target) -> None:
     """Vectorize and parallelize a block of independent instances.
 
-    `as_one` takes all loops as one where every access allows it.
+    `as_one` fuses all loops where every access allows it.
     """
     block = s.block_of(name)
     if _copies_rows(block, target):
@@ -66,7 +66,7 @@ def _schedule(s: Schedule, name: str, as_one: bool, target: Target) -> None:
     if not loops:
         return
     inner = loops[-1]
-    # A loop over several dimensions at once would have seams all along.
+    # A fused loop would cross seams again and again.
     plain = bool(block.bindings) and block.bindings[-1] is inner.var
     seams = seams_of(block, target) if plain else []
     if as_one and is_uniform(block) and len(loops) > 1 and not seams:
@@ -94,16 +94,16 @@ def _all_loops_as_one(_found: bool, _target: Target, choices: Choices) -> bool:
 
 
 ELEMENTWISE = Rule("elementwise", _independent, _all_loops_as_one, _schedule)
-#: For where the partition of a fused loop cannot be proved, as with sizes known only at run time.
+#: For loops that cannot be partitioned provably once fused, as with sizes known only at run time.
 ELEMENTWISE_BY_ROWS = Rule("elementwise_by_rows", _independent, _row_by_row, _schedule)
-#: In a step of a scan only its own dimensions are independent.
+#: In a scan, only the dimensions of a single step are independent.
 STEPWISE = Rule("stepwise", _stepwise, as_found, _schedule_steps)
 
 
 def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
-    """Whether the last dimension has a few elements that no vector fits (the channels of a picture)
-    and all that is read and written runs on over the one before, but for tables that elements are
-    looked up in."""
+    """Whether the last dimension has few elements, too few for a vector (the channels of a
+    picture), and all accesses are contiguous over the last two dimensions, except those to
+    tables."""
     block, loops = s.block_of(name), s.loops(name)
     if len(loops) < 2 or [loop.var for loop in loops[-2:]] != list(block.bindings[-2:]):
         return False
@@ -117,7 +117,7 @@ def has_thin_pixels(s: Schedule, name: str, target: Target) -> bool:
 
 
 def _copies_rows(block: Block, target: Target) -> bool:
-    """Whether a block copies a large source by rows of a line or more."""
+    """Whether a block copies a large source, in rows of a cache line or more."""
     stores = stores_of(block)
     if len(stores) != 1 or not isinstance(stores[0].value, Load) or not block.iters:
         return False
@@ -149,7 +149,8 @@ def seams_of(block: Block, target: Target) -> list[int]:
 
     Y[i, j] = A[i, j] if j < 5 else B[i, j - 5]         [5]
 
-    Vectors across a seam would select lane by lane. None where all seams lie between vectors.
+    Vectors across a seam would select lane by lane. Empty where all seams fall between vectors,
+    or where there are too many.
     """
     it, lanes = block.iters[-1], vector_lanes(block, target)
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
@@ -160,14 +161,14 @@ def seams_of(block: Block, target: Target) -> list[int]:
 
 
 def seams_along(var: Var, extent: Expr, conditions: Sequence[Expr]) -> list[int]:
-    """Where within an extent one of the conditions begins to hold, or holds no more."""
+    """Where within an extent one of the conditions becomes true or false."""
     found = {_seam(c, var) for condition in conditions for c in conjuncts(condition)}
     end = int(extent.value) if isinstance(extent, Const) else 0
     return sorted(p for p in found if p is not None and 0 < p < end)
 
 
 def _seam(condition: Expr, var: Var) -> int | None:
-    """The first value of `var` from which on a comparison with a number holds, or holds no more."""
+    """The first value of `var` at which a comparison with a constant changes its result."""
     if not isinstance(condition, Binary) or condition.op not in _AFTER:
         return None
     if not condition.a.dtype.is_integer:
@@ -176,16 +177,16 @@ def _seam(condition: Expr, var: Var) -> int | None:
     step = distance.terms.get(var)
     if set(distance.terms) != {var} or step not in (1, -1):
         return None
-    # step * (var - zero) is compared with 0; `<` and `>=` change at 0, the others one step later.
+    # step * (var - zero) is compared with 0; `<` and `>=` change at 0, the others one later.
     zero = -distance.constant * step
     return zero + (_AFTER[condition.op] if step == 1 else 1 - _AFTER[condition.op])
 
 
 def is_uniform(block: Block) -> bool:
-    """Whether every access is to a single number, to the same compact shape at the block's own
-    variables in order, or, where all sizes are known, to a table at a place that elements tell.
+    """Whether every access is to a scalar, to the same compact shape at the block's own variables
+    in order, or, where all sizes are known, to a table at indices that were loaded.
 
-    Elsewhere vectors of places are not found to be neighbours.
+    For others, vectors over a fused loop would not be recognised as contiguous.
     """
     variables = [it.var for it in block.iters]
     shape = [it.extent for it in block.iters]
@@ -196,7 +197,7 @@ def is_uniform(block: Block) -> bool:
 
 
 def _is_told(access: Access, variables: list[Var]) -> bool:
-    """Whether loaded elements say where, and nothing else does."""
+    """Whether an access is indexed by loaded elements and by nothing else."""
     memo: dict[Expr, Expr] = {}
     without = [
         map_expr(i, lambda e: const(0, e.dtype) if isinstance(e, Load) else None, memo)
@@ -217,7 +218,7 @@ def _walks(access: Access, variables: list[Var], shape: list[Expr]) -> bool:
 
 
 def instances(block: Block) -> int:
-    """How many instances there are; an unknown extent counts as a large one."""
+    """The number of instances; unknown extents count as 1024."""
     count = 1
     for it in block.iters:
         count *= int(it.extent.value) if isinstance(it.extent, Const) else 1024
@@ -225,7 +226,7 @@ def instances(block: Block) -> int:
 
 
 def vectorize_innermost(s: Schedule, name: str, target: Target) -> None:
-    """Vectorize the innermost loop by lanes of the widest type, and unroll a few vectors."""
+    """Vectorize the innermost loop with the lanes of the widest type, and unroll a few vectors."""
     inner = s.loops(name)[-1]
     # Unrolling hides the latency of functions; long bodies would spill.
     most = _UNROLLED_OPERATIONS * target.chains // max(1, operations(s.block_of(name)))
@@ -256,7 +257,7 @@ def vector_lanes(block: Block, target: Target) -> int:
 def parallelize_outer(
     s: Schedule, name: str, target: Target, work: int, within: Sequence[Loop] | None = None
 ) -> None:
-    """Run the outermost loops (of those in `within`) on all cores, if there is enough to do."""
+    """Run the outermost loops (among `within`) on all cores, if there is enough work."""
     if target.cores < 2 or work < target.timing.fork_operations:
         return
     serial = [loop for loop in s.loops(name) if s.loop_of(loop).kind == "serial"]
@@ -272,8 +273,8 @@ def parallelize_outer(
 
 
 def _worth_dividing(s: Schedule, name: str, chosen: list[Loop], target: Target) -> list[Loop]:
-    """The first of `chosen`: so many that an iteration of the fused loop outweighs the divisions
-    by run-time extents that recover their variables."""
+    """The first of `chosen`, as many as pay: each iteration of the fused loop must outweigh the
+    divisions by run-time extents that recover their variables."""
     loops = s.loops(name)
     inside = prod(_length(s, loop) for loop in loops[loops.index(chosen[-1]) + 1 :])
     while len(chosen) > 1 and inside < target.timing.division_instances:
@@ -290,7 +291,7 @@ def _length(s: Schedule, loop: Loop) -> int:
 def outermost(s: Schedule, loops: Sequence[Loop], enough: int, least: int = 0) -> list[Loop]:
     """The first of `loops`, at least `least`, that have `enough` iterations together.
 
-    A size that is known only when the program runs may well be one.
+    A size that is known only at run time counts as 1.
     """
     chosen: list[Loop] = []
     count = 1

@@ -1,9 +1,9 @@
-"""Epilogues: what follows a reduction, element by element, in the tile that was just computed.
+"""Epilogues: elementwise consumers of a reduction, computed in the tile that was just reduced.
 
     for tile: accumulators += …; output = f(accumulators)                     all unrolled
 
-Where f takes many operations, there are too few registers for its constants and intermediate values
-beside the accumulators. These are stored first, and loaded again a few vectors at a time:
+Where f takes many operations, registers cannot hold its constants and intermediate values beside
+the accumulators. These are stored first, and loaded again a few vectors at a time:
 
     for tile: accumulators += …; tile = accumulators; for few vectors: output = f(tile)
 """
@@ -22,24 +22,24 @@ from tilewright.schedule.rules.analysis import accesses_of, operations, stores_o
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Epilogues of at least so many operations, as many as a transcendental function counts, are
+#: Epilogues of at least this many operations, as many as a transcendental function counts, are
 #: computed a few vectors at a time.
 _LONG: Final = 20
-#: Bytes of the narrowest register that vectors have.
+#: Bytes of the narrowest vector register.
 _STORED: Final = 16
-#: How many vectors are unrolled at most.
+#: The most vectors that are unrolled in a long epilogue.
 _UNROLLED: Final = 16
-#: The same for epilogues of few operations.
+#: The same for a short one.
 _WRITTEN_OUT: Final = 64
 
 
 def begin_epilogue(s: Schedule, name: str) -> list[str]:
-    """The blocks that read the results of `name`, in order; a plain copy if there is none.
+    """The blocks that read the results of `name`, in order; a new copy if there are none.
 
     The results themselves stay in the tile.
     """
     out = stores_of(s.block_of(name))[0].buffer
-    # What follows in a step of a scan may read all results of the step at once.
+    # In a scan, consumers may need all results of a step, so nothing is fused.
     if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     following = [b.name for b in s.consumers(name)]
@@ -56,7 +56,7 @@ def is_long(s: Schedule, name: str) -> bool:
 def place_epilogue(
     s: Schedule, names: Sequence[str], loop: Loop, lanes: int, target: Target
 ) -> None:
-    """Compute these blocks in the loop over tiles, by vectors."""
+    """Compute these blocks in the loop over tiles, vectorized."""
     for name in names:
         if s.can("reverse_compute_at", name, loop):
             loops = s.reverse_compute_at(name, loop)
@@ -68,8 +68,8 @@ def place_epilogue(
 
 
 def lanes_of_stores(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
-    """The lanes of sums, or more where results are narrower, so that these are stored by whole
-    registers where the tile is as wide, or by halves of them."""
+    """The lanes of the sums, or more for narrower results, so that whole or half registers are
+    stored if the tile is wide enough."""
     extent = s.loop_of(loops[-1]).extent if loops else None
     wide = _STORED // stores_of(s.block_of(name))[0].buffer.dtype.itemsize
     while wide > lanes and not (isinstance(extent, Const) and extent.value % wide == 0):
@@ -78,8 +78,8 @@ def lanes_of_stores(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -
 
 
 def _repeated(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
-    """How many of the outer loops stay loops: where all together would be much code, those that
-    run over the same registers again and again."""
+    """How many of the outer loops are not unrolled: where the code would be large, those that reuse
+    the same registers in each iteration."""
     block = s.block_of(name)
     kept = [i for a in accesses_of(block) if a.buffer.scope == "local" for i in a.indices]
     chosen = {v for i in kept for v in free_vars(i)}
@@ -100,8 +100,7 @@ def _repeated(s: Schedule, name: str, loops: Sequence[Loop], lanes: int) -> int:
 def vectorize_tile(
     s: Schedule, loops: Sequence[Loop], lanes: int, at_a_time: int | None = None
 ) -> None:
-    """Vectorize the innermost loop of a small nest and unroll the others, or about so many
-    vectors."""
+    """Vectorize a small nest's innermost loop; unroll the others, or about `at_a_time` vectors."""
     if not loops:
         return
     *outer, inner = loops
@@ -114,16 +113,16 @@ def vectorize_tile(
     for loop in short:
         s.unroll(loop)
     if long:
-        # As a function of its own it has all registers for itself.
+        # As a separate function it can use all registers.
         s.annotate(long[0], "outline")
 
 
 def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], list[Loop]]:
-    """The loops of about `most` vectors, which are to be unrolled, and those around them that have
-    more than one iteration; loops are split evenly for that, and reordered.
+    """The loops over about `most` vectors, to be unrolled, and those around them that have more
+    than one iteration; loops are split evenly and reordered for that.
 
-    More than `most` are unrolled where they fill groups of `most` better: 7 make 4 and 3, which is
-    better than 2. Of those that fill groups alike the fewest are taken.
+    More than `most` are unrolled where that fills groups of `most` better: 7 make 4 and 3, which is
+    better than 2. Among equally good numbers the smallest is taken.
     """
     extents = [s.loop_of(loop).extent for loop in loops]
     sizes = [int(e.value) if isinstance(e, Const) else None for e in extents]
@@ -141,7 +140,7 @@ def _cut(s: Schedule, loops: Sequence[Loop], most: int) -> tuple[list[Loop], lis
 
 
 def _factors(sizes: Sequence[int | None]) -> Iterator[tuple[int, ...]]:
-    """How many iterations of each loop may be unrolled together."""
+    """How many iterations of each loop may be unrolled together: all combinations."""
     divisors = [[d for d in range(1, _UNROLLED + 1) if (n or 1) % d == 0] for n in sizes]
     return (f for f in product(*divisors) if prod(f) <= _UNROLLED)
 

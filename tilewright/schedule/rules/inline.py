@@ -1,4 +1,4 @@
-"""Intermediate results inlined where they are used, if that saves memory and costs little."""
+"""Inline intermediate results into their consumers, where that saves memory and costs little."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _is_worth_inlining(s: Schedule, name: str, target: Target) -> bool | None:
     if chooses_by_position(block):
         return None  # the selects would run again for each element that reads it
     if GATHERS in block.annotations:
-        return None  # it is a copy that was made on purpose
+        return None  # a copy made on purpose
     uses, constants = [s.block_of(c) for c in s.consumers(name)], constants_of(s.function)
     if any(map(is_step, uses)) and all(r.buffer in constants for r in block.reads):
-        return None  # it is computed once for all steps
+        return None  # computed once for all steps
     heavy = is_conditional(block) and any(map(_reads_often, uses))
     heavy |= _reads_sums(s, block) and any(as_contraction(u) is not None for u in uses)
-    # Tables take registers that are not there beside sums; threads of GPUs read them from memory.
+    # Tables need registers, which sums leave none of; threads of GPUs read them from memory.
     is_place = target.gpu is None and any(looks_up(u, block.writes[0].buffer) for u in uses)
     heavy |= is_place and _reads_sums(s, block)
     return ((len(uses) == 1 or is_cheap(block)) and not heavy) or None
@@ -55,5 +55,5 @@ def _reads_sums(s: Schedule, block: Block) -> bool:
 
 
 def _reads_often(block: Block) -> bool:
-    """Whether an element of an operand is read for many elements of the result."""
+    """Whether an operand's element is read for many elements of the result."""
     return is_reduction(block) or chooses_by_position(block)

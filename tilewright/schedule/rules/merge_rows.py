@@ -1,13 +1,13 @@
-"""Merges neighbouring dimensions of products, of transposes, and on GPUs of sums along rows, that
-always go together.
+"""Merges adjacent dimensions that always occur together, of products, of transposes, and on GPUs of
+sums along rows.
 
     for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
         C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
 
-Tiles of rows or columns then run across the border between the two dimensions, and only the last
-tile is partial; transposes read and write longer runs; blocks of threads take several rows whatever
-their number in each dimension. Parameters keep their memory and get another shape: this is for
-callers that pass addresses.
+Tiles of rows or columns then cross the border between the two dimensions, and only the last tile is
+partial; transposes read and write longer runs; thread blocks take several rows whatever their
+number in each dimension. Parameters keep their memory but change shape: this is for callers that
+pass addresses.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.target import Target
 
 
 def merge_rows(s: Schedule, target: Target) -> None:
-    """Merge what can be merged."""
+    """Merge dimensions until no more can be merged."""
     while _merge_first(s, target):
         pass
 
@@ -41,12 +41,12 @@ def _merge_first(s: Schedule, target: Target) -> bool:
 
 
 def _pairs(s: Schedule, name: str, target: Target) -> list[int]:
-    """The neighbouring iterators of a block that are better merged, by the first of each two."""
+    """The pairs of adjacent iterators of a block to merge, by the index of the first."""
     found: list[int] = []
     block = s.block_of(name)
     for first, second in (pair for side in _sides(s, name, target) for pair in pairwise(side)):
         index = next(k for k, it in enumerate(block.iters) if it.var is first.var)
-        # A dimension of one element may stand between the two, which is merged first.
+        # A dimension of extent 1 may stand in between; it is merged first.
         between = [it for it in block.iters[index + 1 :][:1] if it.extent is const(1)]
         following = block.iters[index + 1 + len(between) :]
         if following and following[0].var is second.var:
@@ -55,7 +55,7 @@ def _pairs(s: Schedule, name: str, target: Target) -> list[int]:
 
 
 def _sides(s: Schedule, name: str, target: Target) -> list[Sequence[Iter]]:
-    """The variables of which neighbours are better merged: rows, and columns, or all."""
+    """Groups of variables whose neighbours are worth merging: rows and columns, or all."""
     block = s.block_of(name)
     product = as_contraction(block)
     if product is not None:

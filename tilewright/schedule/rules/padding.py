@@ -1,4 +1,4 @@
-"""Padding before a window slides over an image: strip by strip, where it is needed, in the cache.
+"""Padding before a window slides over an image: strip by strip, just before use, in the cache.
 
 for y: X_pad[y] = …                   for strip of rows (parallel):
 for y: for window: Y[y] += …    -->       X_pad[rows of the strip] = …
@@ -35,12 +35,12 @@ from tilewright.schedule.rules.elementwise import has_thin_pixels, vectorize_inn
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows that two strips share are padded twice: a strip has at least so many times more of its own.
+#: Rows shared by two strips are padded twice: a strip has at least this many times more of its own.
 _OWN_ROWS = 4
 
 
 def padding_before(s: Schedule, name: str) -> list[str]:
-    """The blocks that choose between an image and what surrounds it, for the block `name` alone."""
+    """The blocks that pad (select between image and border) for the block `name` alone."""
     found: list[str] = []
     for ref in s.producers(name):
         block = s.block_of(ref)
@@ -52,10 +52,10 @@ def padding_before(s: Schedule, name: str) -> list[str]:
 
 
 def inline_padding(s: Schedule, name: str, column: Iter) -> list[str]:
-    """Read images where they lie, with a bounds check in the few tiles that meet an edge.
+    """Read images in place, with a bounds check in the few tiles that touch an edge.
 
     Gives the blocks that still pad: those that compute more than that, and those whose check would
-    be different for every lane along `column`.
+    differ between lanes along `column`.
     """
     kept: list[str] = []
     for pad in padding_before(s, name):
@@ -67,7 +67,7 @@ def inline_padding(s: Schedule, name: str, column: Iter) -> list[str]:
 
 
 def _checks_lanes(s: Schedule, name: str, pad: str, column: Iter) -> bool:
-    """Whether every lane along `column` would need a check of its own without the block `pad`."""
+    """Whether inlining `pad` would need a separate check for each lane along `column`."""
     trial = s.copy()
     trial.compute_inline(pad)
     choices = (e for e in all_exprs(trial.block_of(name).body) if isinstance(e, Select))
@@ -75,7 +75,7 @@ def _checks_lanes(s: Schedule, name: str, pad: str, column: Iter) -> bool:
 
 
 def _is_plain(block: Block) -> bool:
-    """Whether a block chooses between an element and a number, and does nothing else."""
+    """Whether a block selects between an element and a constant, and does nothing else."""
     values = [store.value for store in stores_of(block)]
     return all(
         isinstance(v, Select) and isinstance(v.a, Load) and isinstance(v.b, Const) for v in values
@@ -85,15 +85,14 @@ def _is_plain(block: Block) -> bool:
 def shared_strip_of(
     s: Schedule, name: str, image: Access, others: Sequence[Iter], size: int, target: Target
 ) -> int | None:
-    """How many steps of the last of `others`, which are around the tiles of the block `name`, make
-    a strip of the image of at most `size` bytes; None where it is padded as a whole before all
-    else."""
+    """How many steps of the last of `others`, the loops around the tiles of `name`, make a strip of
+    the image of at most `size` bytes; None where the whole image is padded first."""
     *around, row = others
     moves = any(row.var in free_vars(i) for i in image.indices)
     rows = strip_of(s, name, image, row, size, target) if moves else None
     if rows is None:
         return None
-    # Few channels are cut into more strips, so that every core has some.
+    # With few channels there are more strips, so that every core has work.
     channels = prod(extent_of(it) or target.cores for it in around)
     strips = max(-(-(extent_of(row) or 1) // rows), -(-2 * target.cores // channels))
     return max(1, -(-(extent_of(row) or 1) // strips))
@@ -104,7 +103,7 @@ def strip_of(
 ) -> int | None:
     """How many steps of `row` make a strip of the image that fits, while every core has strips.
 
-    All of them, where the whole image fits; None where sizes are not known.
+    All steps where the whole image fits; None where sizes are unknown.
     """
     block, extent = s.block_of(name), extent_of(row)
     if extent is None:
@@ -120,7 +119,7 @@ def strip_of(
 
 
 def _row_bytes(load: Access, block: Block, row: Var) -> int:
-    """The bytes of one row of what is loaded, over all dimensions inside of it."""
+    """Bytes of one row of the image, over the dimensions inside it."""
     sizes = [
         int(d.value)
         for d, i in zip(load.buffer.shape, load.indices, strict=True)
@@ -130,7 +129,7 @@ def _row_bytes(load: Access, block: Block, row: Var) -> int:
 
 
 def _is_outer(index: Expr, block: Block, row: Var) -> bool:
-    """Whether an index is a variable of a loop around that over rows."""
+    """Whether an index consists of variables of loops around the one over rows."""
     order = [it.var for it in block.iters]
     used = free_vars(index) & set(order)
     reduced = {it.var for it in block.iters if it.kind == "reduce"}
@@ -138,7 +137,7 @@ def _is_outer(index: Expr, block: Block, row: Var) -> bool:
 
 
 def _motion(load: Access, block: Block, row: Var) -> tuple[int, int]:
-    """How many rows a step of `row` moves the window, and how many it spans."""
+    """By how many rows a step of `row` moves the window, and how many rows it spans."""
     index = next((i for i in load.indices if row in free_vars(i)), None)
     if index is None:
         return 1, 1
@@ -152,7 +151,7 @@ def _motion(load: Access, block: Block, row: Var) -> tuple[int, int]:
 
 
 def place_padding(s: Schedule, pads: list[str], loop: Loop, target: Target) -> None:
-    """Pad in `loop` what it needs, by vectors."""
+    """Pad in `loop` what its body needs, vectorized."""
     for name in pads:
         if not s.can("compute_at", name, loop):
             continue
@@ -162,9 +161,9 @@ def place_padding(s: Schedule, pads: list[str], loop: Loop, target: Target) -> N
 
 
 def join_pixels(s: Schedule, pads: list[str], target: Target) -> None:
-    """Pad pixels that no vector fits as one run of elements.
+    """Pad pixels too small for a vector as one run of elements.
 
-    This comes last: once loops are fused, it is not known any more what a strip needs.
+    This must come last: once loops are fused, the region that a strip needs is no longer known.
     """
     for name in pads:
         if has_thin_pixels(s, name, target):

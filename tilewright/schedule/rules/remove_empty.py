@@ -1,4 +1,4 @@
-"""What runs over no element needs no schedule."""
+"""Removes blocks without iterations: they need no schedule."""
 
 from __future__ import annotations
 

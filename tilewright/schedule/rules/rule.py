@@ -1,4 +1,4 @@
-"""What a rule of the default schedules is: what it is for, what it decides, and what it does."""
+"""What a rule of the default schedules is: what it matches, decides, and does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.schedule.state import Declined
 from tilewright.support.errors import InternalError, UserError
 from tilewright.target import Target
 
-#: Candidates that a choice has at most, where there are many.
+#: The most candidates offered for a choice.
 MOST: Final = 16
 
 Found = TypeVar("Found")
@@ -21,12 +21,11 @@ Option = TypeVar("Option")
 
 
 class Choices:
-    """The decisions of plans by name. Each has candidates, of which the rule's own comes first.
+    """The decisions of plans by name. Each has candidates, the rule's default first.
 
-    `taken` says by position which candidate a decision takes instead; `offered` is what there was
-    to choose from, so that a search can take others, and `made` the positions that were taken. What
-    is there to choose depends on decisions before it: with `wraps`, positions count from the
-    beginning again after the last, so that a search need not know how many there are.
+    `taken` overrides decisions by the candidate's position. `offered` records the candidates, so
+    that a search can try others, and `made` the positions used. Candidates depend on earlier
+    decisions: with `wraps`, positions count modulo their number, so that a search need not know it.
     """
 
     def __init__(self, taken: Mapping[str, int] | None = None, *, wraps: bool = False) -> None:
@@ -36,14 +35,14 @@ class Choices:
         self._scope = ""
 
     def within(self, scope: str) -> Choices:
-        """The same choices for the plan of one rule, under names that begin with `scope`."""
+        """The same choices for one rule's plan, with names prefixed by `scope`."""
         inner = Choices(wraps=self.wraps)
         inner.taken, inner.offered, inner.made = self.taken, self.offered, self.made
         inner._scope = f"{scope}."
         return inner
 
     def choose(self, name: str, candidates: Sequence[Option]) -> Option:
-        """The candidate that is taken: the first, unless `taken` names another."""
+        """The chosen candidate: the first, unless `taken` says otherwise."""
         key = self._scope + name
         self.offered[key] = tuple(candidates)
         number = self.taken.get(key, 0)
@@ -61,15 +60,15 @@ class Choices:
 
 @dataclass(frozen=True)
 class Rule(Generic[Found, Plan]):
-    """A way to schedule a block, or a whole function: the name of the block is empty then.
+    """A way to schedule a block, or a whole function (with an empty block name).
 
-    match   what the rule is for, found in the schedule as it stands; None where that is not there
-    plan    how it is to be done: every decision that others could take differently is a choice;
-            None where one of them is to leave the rule out
-    apply   the primitives that do it; where one refuses, the schedule is as it was before
+    match   finds what the rule is for in the present schedule; None if it does not apply
+    plan    decides how: every decision with alternatives is a choice; None where one of them was
+            not to apply the rule
+    apply   calls the primitives; where one refuses, the schedule is restored
 
     Where only the first steps show what there is to decide, `match` takes these on a copy of the
-    schedule, and `apply` goes on from there (`Schedule.restore`).
+    schedule, and `apply` continues from there (`Schedule.restore`).
     """
 
     name: str
@@ -78,10 +77,10 @@ class Rule(Generic[Found, Plan]):
     apply: Callable[[Schedule, str, Plan, Target], None]
 
     def attempt(self, s: Schedule, block: str, target: Target, choices: Choices) -> bool:
-        """Whether the rule is for this block and no primitive refused; the schedule is edited.
+        """Whether the rule applies to this block and no primitive refused; edits the schedule.
 
-        Rules say what is fast, primitives what is right: a block that a rule does not fit keeps its
-        loops, and `inspect --schedule` shows that. Any other error is a fault of the rule.
+        Rules decide what is fast, primitives what is correct: a block that a rule does not fit
+        keeps its loops, and `inspect --schedule` shows that. Any other error is a bug in the rule.
         """
         try:
             plan = self.planned(s, block, target, choices)
@@ -95,7 +94,7 @@ class Rule(Generic[Found, Plan]):
     def planned(
         self, s: Schedule, block: str, target: Target, choices: Choices | None = None
     ) -> Plan | None:
-        """The plan for a block; None where the rule is not for it."""
+        """The plan for a block; None where the rule does not apply."""
         try:
             found = self.match(s, block, target)
         except RefusedError:
@@ -109,7 +108,7 @@ class Rule(Generic[Found, Plan]):
 
 
 def tried(s: Schedule, rule: str, block: str, edit: Callable[[], None]) -> bool:
-    """Whether no primitive refused what `edit` does to the schedule; else that is undone."""
+    """Apply `edit` to the schedule; if a primitive refuses, undo it and give False."""
     before = s.copy()
     try:
         edit()
@@ -132,10 +131,10 @@ def _declined(rule: str, block: str, error: RefusedError) -> Declined:
 
 
 def if_wanted(found: Found, _target: Target, choices: Choices) -> Found | None:
-    """The plan of a rule that may be left out: whether it is applied is all there is to decide."""
+    """The plan of a rule whose only decision is whether to apply it."""
     return found if choices.choose("applied", (True, False)) else None
 
 
 def as_found(found: Found, _target: Target, _choices: Choices) -> Found:
-    """The plan of a rule that has nothing to decide."""
+    """The plan of a rule without decisions."""
     return found

@@ -1,10 +1,10 @@
-"""Elements read at places that are computed, several channels of each place at a time.
+"""Gathers at computed indices: several channels per index.
 
     for c: for h: for w: Y[c, h, w] = X[c, place(h, w)] * weight(h, w) + …
     -->
     for c: for h: for w (by vectors): for c (four, unrolled): Y[c, h, w] = …
 
-Places and weights (samples of images, grids that are looked up) take most of the time, and are the
+Indices and weights (sampled images, grids that are looked up) take most of the time, and are the
 same for all channels.
 """
 
@@ -25,14 +25,14 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Channels that a place is computed once for, at most.
+#: The most channels that share the computation of an index.
 _MOST: Final = 4
-#: The part of the work that channels must have in common.
+#: The fraction of the work that channels must have in common.
 _SHARE: Final = 0.5
 
 
 def _match(s: Schedule, name: str, target: Target) -> Iter | None:
-    """The variable of channels."""
+    """The variable of the channels."""
     block = s.block_of(name)
     if not is_injective(block) or not has_own_loops(s, name) or len(stores_of(block)) != 1:
         return None
@@ -43,7 +43,7 @@ def _match(s: Schedule, name: str, target: Target) -> Iter | None:
 
 
 def _shares_places(block: Block, channel: Iter) -> bool:
-    """Whether what is loaded tells where the elements of a row are read, in all channels alike."""
+    """Whether loaded elements index the image along a row, the same ones for all channels."""
     nodes = list(all_exprs(block.body))
     told = [i for e in nodes if isinstance(e, Load) for i in e.indices if loads_in(i)]
     around = frozenset[Var]().union(*map(free_vars, told))
@@ -54,7 +54,7 @@ def _shares_places(block: Block, channel: Iter) -> bool:
 
 
 def _counts(channel: Iter) -> list[int]:
-    """How many channels may go together, the most first."""
+    """How many channels may be computed together, the most first."""
     extent = extent_of(channel) or 1
     return [n for n in range(_MOST, 1, -1) if extent % n == 0]
 

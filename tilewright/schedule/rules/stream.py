@@ -1,7 +1,7 @@
-"""Large results of kernels that are bound by memory: non-temporal stores, past the caches.
+"""Non-temporal stores for large results of memory-bound kernels.
 
-An ordinary store reads a line before it writes it, which is a third of the traffic of a copy; and a
-result that is larger than the last cache is evicted before anything reads it there.
+An ordinary store reads a cache line before writing it, which is a third of the traffic of a copy;
+and a result larger than the last-level cache is evicted before anything reads it there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def streams(function: Function) -> bool:
 
 
 def _touched(function: Function) -> int:
-    """Bytes of all that goes in and out, where that is known."""
+    """Bytes of all inputs and outputs of known size."""
     sizes = [(b.static_size() or 0) * b.dtype.itemsize for b in function.buffers]
     return sum(sizes)
 
@@ -52,7 +52,7 @@ def _work(function: Function) -> int:
 
 
 def _results(function: Function, line: int) -> Iterator[Buffer]:
-    """The buffers that are written by independent instances alone, by lines, and never read."""
+    """Buffers that only independent instances write, in whole lines, and that are never read."""
     read = {e.buffer for e in all_exprs(function.body) if isinstance(e, Load)}
     blocks = [b for b in walk(function.body) if isinstance(b, Block)]
     written = [(s, b) for b in blocks if is_injective(b) for s in stores_of(b)]

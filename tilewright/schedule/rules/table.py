@@ -1,4 +1,4 @@
-"""The default schedules: which rules there are, and in which order they are tried."""
+"""The default schedules: the rules, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ from tilewright.target import Target
 
 @dataclass(frozen=True)
 class Stage:
-    """Rules that are alternatives: the first that fits is taken.
+    """Alternative rules: the first that applies is used.
 
-    They are tried on the function as a whole, or on each block in program order that no rule has
-    scheduled yet. After a rule of a stage that `ends`, only the last stage is left to do. A stage
-    is for functions with blocks that run, unless it is for `all_functions`.
+    They are tried on the whole function, or on each block in program order that no rule has
+    scheduled yet. After a rule of a stage that `ends`, only the last stage of the table follows. A
+    stage is skipped for functions none of whose blocks run, unless it is for `all_functions`.
     """
 
     over: Literal["function", "blocks"]
@@ -70,22 +70,22 @@ class Stage:
 
 Table = tuple[Stage, ...]
 
-#: What CPUs get, in order.
+#: The rules for CPUs, in order.
 CPU_RULES: Final[Table] = (
-    # What needs no schedule, and what is written past the caches.
+    # Blocks that need no schedule, and results to store past the caches.
     Stage("function", (REMOVE_EMPTY,)),
     Stage("function", (STREAM,)),
-    # Functions that are one thing. Attention inlines what it does not need by itself.
+    # Whole functions. Attention does its own inlining.
     Stage("function", (ATTENTION,), ends=True),
     Stage("blocks", (INLINE,)),
     Stage("function", (TRANSFORMED, STRIPS), ends=True),
     Stage("function", (POSITIONS,)),
-    # Products in the types, signs and buffers that instructions take, then by these.
+    # Operands in the types, signs and buffers that instructions take; then the instructions.
     Stage("blocks", (SEPARATE_OPERANDS,)),
     Stage("blocks", (SHIFT,)),
     Stage("blocks", (WIDEN,)),
     Stage("blocks", (AMX, DOT, DOT_ROWS, DOT_WINDOWS)),
-    # Other products, and reductions. Row by row goes all of a function, or nothing.
+    # Other products, and reductions. ROWS schedules a whole function or nothing.
     Stage("blocks", (STEP,)),
     Stage("function", (ROWS,)),
     Stage("blocks", (CONTRACTION, TOTAL, SINGLE_ROWS, LONG_COLUMNS, COLUMNS)),
@@ -94,26 +94,26 @@ CPU_RULES: Final[Table] = (
     Stage("blocks", (TRANSPOSE, THIN_TRANSPOSE, ELEMENTWISE, ELEMENTWISE_BY_ROWS, STEPWISE)),
 )
 
-#: The same for callers that pass addresses: arrays may have other shapes over the same memory.
+#: The same for callers that pass addresses: parameters may change shape over the same memory.
 CPU_RULES_BY_ADDRESS: Final[Table] = (
     Stage("function", (MERGE_ROWS,)),
     Stage("blocks", (GATHER_ROWS,)),
     *CPU_RULES,
 )
 
-#: What GPUs get: after the last stage everything is in a launch.
+#: The rules for GPUs: the last stage puts everything left into a launch.
 GPU_RULES: Final[Table] = (
     Stage("function", (REMOVE_EMPTY,)),
-    # Inlines blocks that need no buffer; blocks that are left are for the other rules.
+    # It inlines blocks that need no buffer; it leaves other blocks to later rules.
     Stage("function", (ONE_LAUNCH_ATTENTION,)),
     Stage("blocks", (INLINE,)),
     Stage("blocks", (SEPARATE_OPERANDS,)),
-    # Before products: all that a step computes of a tile goes by its product.
+    # Before products: everything a scan's step computes of a tile is fused with its product.
     Stage("blocks", (STEP_PRODUCTS,)),
     Stage("blocks", (FEW_ROWS, SPLIT_SUMS)),
     Stage("blocks", (TENSOR_PRODUCTS, TENSOR_PRODUCTS_ALONE, PRODUCTS, PRODUCTS_ALONE)),
     Stage("blocks", (INLINE_CHOICES,)),
-    # Reductions: few long ones by parts, all blocks that share rows in one launch, or one by one.
+    # Reductions: few long ones in parts, blocks that share rows in one launch, or one by one.
     Stage("blocks", (COLUMN_SUMS, PARTS)),
     Stage("blocks", (SHARED_ROWS,)),
     Stage("blocks", (ROW_SUMS, SUMS)),
@@ -150,7 +150,7 @@ def apply_table(s: Schedule, table: Table, target: Target, choices: Choices) -> 
 
 
 def _apply_stage(s: Schedule, stage: Stage, target: Target, choices: Choices) -> bool:
-    """Whether a rule was taken."""
+    """Whether a rule of the stage applied."""
     if stage.over == "function":
         return _take_first(s, stage.rules, "", target, choices)
     taken = [
@@ -168,5 +168,5 @@ def _take_first(
 
 
 def _is_unscheduled(s: Schedule, name: str) -> bool:
-    """Whether a block is still there (it may have gone into another), and plain."""
+    """Whether a block still exists (it may have been fused into another) and is not scheduled."""
     return any(b.name == name for b in s.blocks()) and not is_scheduled(s, name)

@@ -1,4 +1,4 @@
-"""Loops distributed over the cores, where there is work enough."""
+"""Distributes loops over the cores, where there is enough work."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _BUSY = 0.9
 
 
 class Threads:
-    """Makes loops of a schedule parallel, if that `is_worth` it."""
+    """Parallelizes loops of a schedule, if that `is_worth` it."""
 
     def __init__(self, s: Schedule, target: Target, *, is_worth: bool) -> None:
         self.s, self.cores, self.is_worth = s, target.cores, is_worth
 
     def are_busy(self, loops: Sequence[Loop]) -> bool:
-        """Whether the iterations of some loops are work enough for all cores that take part."""
+        """Whether the iterations of these loops keep all cores busy, if threads are used at all."""
         return not self.is_worth or self._busy(loops) >= _BUSY
 
     def share(self, first: list[Loop], then: list[Loop]) -> None:
-        """Fuse loops, all of `first` and as many more as it takes to have work for every core."""
+        """Fuse and parallelize loops: `first`, and as many of `then` as keep every core busy."""
         if not self.is_worth:
             return
         loops = [*first, *then]
@@ -38,7 +38,7 @@ class Threads:
         self.s.parallel(self.s.fuse(*chosen) if len(chosen) > 1 else chosen[0])
 
     def _without_single(self, loops: list[Loop]) -> list[Loop]:
-        """Without the first and last loops of one iteration, as long as others are left."""
+        """Drop the first and last loops of one iteration, as long as others remain."""
         longer = [k for k, loop in enumerate(loops) if not is_const(self._extent(loop), 1)]
         return loops[longer[0] : longer[-1] + 1] if longer else loops[:1]
 
@@ -46,9 +46,9 @@ class Threads:
         return self.s.loop_of(loop).extent
 
     def _busy(self, loops: Sequence[Loop]) -> float:
-        """The fraction of the time that cores are busy with the iterations of some loops.
+        """The fraction of the time that cores are busy with the iterations of these loops.
 
-        A size that is known only at run time may well be one.
+        A size that is known only at run time counts as 1.
         """
         extents = [self._extent(loop) for loop in loops]
         count = prod(int(e.value) for e in extents if isinstance(e, Const))

@@ -1,9 +1,9 @@
-"""Transposes: rows of the source become columns of the result, by tiles through registers.
+"""Transposes: rows of the source become columns of the result, in tiles through registers.
 
 for u: for v: D[v', u'] = S[u, v]
 -->
 for tiles: load a tile by rows of the source, interleave, store it by rows of the result
-the edges, by smaller tiles, and then element by element
+the edges, in smaller tiles, and then element by element
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tilewright.target import Target
 
 
 def _schedule(s: Schedule, name: str, plan: TransposePlan, target: Target) -> None:
-    """Copy by tiles."""
+    """Copy in tiles."""
     axes, block, _ = plan.copy
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
     if axes.block and _extent(s, across) > axes.block:
-        # Cut while it is the outermost one, so that each part is a perfect nest.
+        # Split while it is the outermost loop, so that each part is a perfect nest.
         s.reorder(across, *others, along)
         across, *rest = _whole_and_rest(s, across, axes.block)
         for part in rest:
@@ -59,16 +59,16 @@ def _schedule_part(
     across: Loop,
     target: Target,
 ) -> None:
-    """Copy what is in a nest of loops, by tiles if any fits."""
+    """Copy a nest of loops, in tiles if any fits."""
     block = plan.copy.block
     tiles = [tile for tile in plan.tiles if tile.width <= _extent(s, across)]
     if not tiles:
-        # A few neighbours that do not fill a block: element by element, along the result.
+        # The remainder of a block: element by element, along the result.
         name = _block_in(s, across)
         vectorize_innermost(s, name, target)
         parallelize_outer(s, name, target, _work(block, target), [across, *others])
         return
-    # Each is cut while it is the outer one, so that whole tiles stay a perfect nest.
+    # Each loop is split while it is the outer one, so that whole tiles stay a perfect nest.
     s.reorder(*others, along, across)
     parts = [
         _transpose_part(s, part, tile, tiles[-1], plan.run, target)
@@ -79,7 +79,7 @@ def _schedule_part(
 
 
 def _schedule_thin(s: Schedule, name: str, plan: ThinPlan, target: Target) -> None:
-    """Vectors along the source, for all elements of a row of the result at once."""
+    """Vectors along the source, each for all elements of the result's short rows at once."""
     (axes, block, _), lanes = plan
     loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
     across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
@@ -98,10 +98,10 @@ THIN_TRANSPOSE = Rule("thin_transpose", find_thin_transpose, plan_thin_transpose
 def _parallelize(
     s: Schedule, block: Block, others: list[Loop], part: TransposedPart, target: Target
 ) -> None:
-    """All loops as one where the tiles are all there is; else the outer ones, or those of tiles."""
+    """Parallelize all loops if they fuse with those over tiles; else the outer or the others."""
     work = _work(block, target)
     extents = [s.loop_of(loop).extent for loop in others]
-    # An extent that is known only at run time may well be one.
+    # An extent that is known only at run time counts as 1.
     count = max(1, prod(int(e.value) for e in extents if isinstance(e, Const)))
     within = [*others, *part.loops]
     if others and not s.can("fuse", others[-1], part.loops[0]):
@@ -112,7 +112,7 @@ def _parallelize(
 
 
 def _cut(s: Schedule, along: Loop, tiles: list[TransposeTile]) -> list[tuple[TransposeTile, Loop]]:
-    """The parts of a loop that whole tiles of each kind cover; the rest stays as it is."""
+    """The parts of a loop that whole tiles of each kind cover; the remainder is left alone."""
     if not isinstance(s.loop_of(along).extent, Const):
         return [(tiles[0], s.peel(along, tiles[0].height)[0])]
     extent = _extent(s, along)
@@ -128,7 +128,7 @@ def _cut(s: Schedule, along: Loop, tiles: list[TransposeTile]) -> list[tuple[Tra
 
 
 class TransposedPart(NamedTuple):
-    """A block of tiles, and the outer ones of their loops."""
+    """A block of tiles, and the outer loops over these."""
 
     block: str
     loops: list[Loop]
@@ -137,7 +137,7 @@ class TransposedPart(NamedTuple):
 def _transpose_part(
     s: Schedule, along: Loop, tile: TransposeTile, least: TransposeTile, run: int, target: Target
 ) -> TransposedPart:
-    """Transpose all that is in a loop; columns that `tile` is too wide for, by tiles `least`."""
+    """Transpose a loop nest; columns too few for `tile` by the narrower tile `least`."""
     across = _inside(s, along)
     s.reorder(across, along)
     across, *rest = _whole_and_rest(s, across, tile.width)
@@ -156,7 +156,7 @@ def _transpose_part(
 def transpose_tiles(
     s: Schedule, across: Loop, along: Loop, tile: TransposeTile
 ) -> tuple[str, Loop, Loop]:
-    """Transpose by tiles what two loops run over; gives a tile's block and the loops around."""
+    """Transpose a nest of two loops by tiles; gives a tile's block and the loops around."""
     rows, row = s.split(across, None, tile.width)
     columns, column = s.split(along, None, tile.height)
     s.reorder(rows, columns, row, column)
@@ -164,7 +164,7 @@ def transpose_tiles(
 
 
 def whole_tiles(s: Schedule, loop: Loop, size: int) -> Loop:
-    """The part of a loop that whole tiles cover; the rest becomes a loop of its own."""
+    """The part of a loop that whole tiles cover; the remainder becomes a separate loop."""
     return _whole_and_rest(s, loop, size)[0]
 
 
@@ -177,7 +177,7 @@ def _whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
 
 
 def _inside(s: Schedule, loop: Loop) -> Loop:
-    """The innermost loop of the nest around which `loop` is."""
+    """The innermost loop of the nest inside `loop`."""
     return s.loops(_block_in(s, loop))[-1]
 
 
@@ -186,11 +186,11 @@ def _block_in(s: Schedule, loop: Loop) -> str:
 
 
 def _work(block: Block, target: Target) -> int:
-    """What the whole copy costs, in simple operations."""
+    """The cost of the whole copy, in simple operations."""
     return instances(block) * target.timing.transpose_operations
 
 
 def _extent(s: Schedule, loop: Loop) -> int:
-    """How often a loop runs; often, where that is not known."""
+    """The extent of a loop; `MANY` where it is unknown."""
     extent = s.loop_of(loop).extent
     return int(extent.value) if isinstance(extent, Const) else MANY

@@ -1,4 +1,4 @@
-"""How a transpose is cut into tiles: which variables it runs along, and which tiles suit it."""
+"""How a transpose is cut into tiles: its two contiguous variables, and the kinds of tiles."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tensor_intrin import TensorIntrin
 from tilewright.target import Target
 
-#: What an extent that is known only at run time counts as.
+#: The value assumed for an extent that is known only at run time.
 MANY: Final = 1024
 
 
 class Transpose(NamedTuple):
-    """The variables along which neighbours lie in the source, and in the result."""
+    """The variables that are contiguous in the source, and in the result."""
 
     source: Iter
     result: Iter
-    #: How many neighbours lie together in the source, as blocked channels do; 0 where all do.
+    #: How many elements are contiguous in the source, as in blocked channels; 0 for all.
     block: int = 0
 
 
 class TransposeTile(NamedTuple):
-    """As many rows of the source as fill `vectors` of a row of the result, by `width` elements."""
+    """`height` rows of the source (`vectors` vectors of a row of the result), by `width`."""
 
     dtype: DType
     lanes: int
@@ -63,23 +63,23 @@ class TransposedCopy(NamedTuple):
 
 
 class TransposePlan(NamedTuple):
-    """The tiles of a transpose, and bytes of a row of the source that are read at a stretch."""
+    """The tiles of a transpose, and the bytes of a row of the source that are read in sequence."""
 
     copy: TransposedCopy
-    #: Each kind covers what the ones before leave.
+    #: Each kind covers what the ones before left over.
     tiles: list[TransposeTile]
     run: int
 
 
 class ThinPlan(NamedTuple):
-    """A transpose whose result has short rows: elements of the source that are loaded at a time."""
+    """A transpose to short rows, and how many elements of the source are loaded at a time."""
 
     copy: TransposedCopy
     lanes: int
 
 
 def as_transpose(block: Block) -> Transpose | None:
-    """The block as a copy whose source and result run along different variables."""
+    """The block as a copy whose source and result are contiguous along different variables."""
     stores = stores_of(block)
     if len(stores) != 1 or not is_injective(block) or not isinstance(stores[0].value, Load):
         return None
@@ -97,7 +97,7 @@ def as_transpose(block: Block) -> Transpose | None:
 
 
 def _block_along(load: Load, it: Iter) -> int:
-    """How many neighbours along a variable lie together, where indices divide it by that number."""
+    """How many elements along a variable are contiguous, as indices divide it by that number."""
     places = [i for i in load.indices if isinstance(i, Binary) and i.op == "floormod"]
     sizes = [int(i.b.value) for i in places if i.a is it.var and isinstance(i.b, Const)]
     access = Access(load.buffer, load.indices)
@@ -114,15 +114,14 @@ def _dtype(block: Block) -> DType:
 
 
 def can_transpose(block: Block, axes: Transpose, target: Target) -> bool:
-    """Whether at least one whole tile fits, as far as is known."""
+    """Whether at least one whole tile fits, as far as extents are known."""
     least = _tiles(block, axes, target)[-1]
     across, along = extent_of(axes.source) or MANY, extent_of(axes.result) or MANY
     return least.lanes > 1 and min(across, along, axes.block or across) >= least.lanes
 
 
 def plain_tile(dtype: DType, lanes: int, target: Target) -> TransposeTile:
-    """A square; where lanes only move within parts of a vector, as much as half of the registers
-    hold."""
+    """A square; where lanes only move within parts of a vector, at most half of the registers."""
     own = PART_BYTES // dtype.itemsize
     if not target.shuffles_by_parts or lanes <= own:
         return TransposeTile(dtype, lanes, 1, lanes)
@@ -134,7 +133,7 @@ def plain_tile(dtype: DType, lanes: int, target: Target) -> TransposeTile:
 def _tiles(
     block: Block, axes: Transpose, target: Target, *, streams: bool = False
 ) -> list[TransposeTile]:
-    """The kinds of tiles that are tried: whole cache lines of the result first, then vectors."""
+    """The kinds of tiles to try: whole cache lines of the result first, then single vectors."""
     dtype = _dtype(block)
     lanes = target.lanes(dtype)
     line = target.caches.line // (dtype.itemsize * lanes)
@@ -152,7 +151,7 @@ def _tiles(
 
 
 def _line_width(block: Block, axes: Transpose, lanes: int, most: int, target: Target) -> int:
-    """Columns of a tile of whole cache lines, of which all registers hold `most`; 0 where such
+    """Columns of a tile of whole cache lines, `most` of which fill all registers; 0 where such
     tiles do not pay."""
     if most >= 2 * lanes and _rows_share_sets(block, axes, target):
         return most
@@ -163,8 +162,8 @@ def _line_width(block: Block, axes: Transpose, lanes: int, most: int, target: Ta
 
 
 def _rows_share_sets(block: Block, axes: Transpose, target: Target) -> bool:
-    """Whether rows of the source fall into so few sets of L1 that they do not stay there from one
-    tile to the next: then long pieces of them are better read at once."""
+    """Whether rows of the source map to so few sets of L1 that they are evicted before the next
+    tile: then it is better to read long pieces of them at once."""
     value = stores_of(block)[0].value
     assert isinstance(value, Load)
     step = Access(value.buffer, value.indices).step(axes.result.var)
@@ -191,14 +190,14 @@ def plan_transpose(copy: TransposedCopy, target: Target, choices: Choices) -> Tr
 
 
 def is_thin(block: Block, axes: Transpose, target: Target) -> bool:
-    """Whether rows of the result are shorter than a vector, as the channels of a picture."""
+    """Whether rows of the result are shorter than a vector, like the channels of a picture."""
     row, column = extent_of(axes.result) or 0, extent_of(axes.source) or 0
     is_odd = row & (row - 1) != 0
     return is_odd and row < target.lanes(_dtype(block)) and column >= _thin_lanes(block)
 
 
 def _thin_lanes(block: Block) -> int:
-    """Lanes are stored one by one: what is loaded at a time need not fill a register."""
+    """Elements loaded at a time. Lanes are stored one by one, so they need not fill a register."""
     return max(4, 8 // _dtype(block).itemsize)
 
 

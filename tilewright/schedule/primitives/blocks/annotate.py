@@ -13,12 +13,12 @@ from tilewright.schedule.error import Fault, require
 
 
 def annotate(tree: Tree, target: For | Block, key: str, value: Any) -> Edit:
-    """Attach a note to a loop or block, for later stages; it changes no meaning.
+    """Annotate a loop or block for later stages; this does not change the semantics.
 
     for i in range(8): …      -->      for i in range(8, note={"key": 1}): …
     """
     check(tree, target, key, value)
-    # Through JSON and back, so that what is replayed from a file is the same.
+    # Through JSON and back, so that a trace replayed from a file gives the same value.
     noted = {**target.annotations, key: json.loads(json.dumps(value))}
     return Edit(tree.replace(target, replace(target, annotations=noted)))
 

@@ -31,7 +31,7 @@ from tilewright.schedule.handles import BlockRef
 
 
 def blockize(tree: Tree, loop: For) -> Edit:
-    """Make one block of a loop and all it holds: a tile that moves as a whole.
+    """Make one block of a loop and its body: a tile that moves as a whole.
 
     for i_0:                                -->      for i_0:
         for i_1 in 4:                                    block C_o (vo = i_0):
@@ -65,7 +65,7 @@ def _there_is_one(loop: For, blocks: Sequence[Block]) -> Fault | None:
 
 
 def _conditions_are_separate(tree: Tree, loop: For, block: Block) -> Fault | None:
-    """No condition depends on loops inside and outside of the new block at once."""
+    """No condition depends on loops both inside and outside the new block."""
     loops = tree.loops_above(block)
     at = loops.index(loop)
     outer, inner = {f.var for f in loops[:at]}, {f.var for f in loops[at:]}
@@ -81,7 +81,7 @@ def _conditions_are_separate(tree: Tree, loop: For, block: Block) -> Fault | Non
 
 
 def _conditions(tree: Tree, loop: For, block: Block) -> list[Expr]:
-    """The conditions of the block; one that holds for all of a tile or none of it is the tile's."""
+    """The conditions of the block; one that is the same for a whole tile becomes the tile's."""
     ranges = ranges_below(tree, loop)
     loops = tree.loops_above(block)
     inner = {f.var for f in loops[loops.index(loop) :]}
@@ -108,7 +108,7 @@ def _of_whole_tile(condition: Expr, inner: set[Var], ranges: Ranges) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An iterator in terms of the new block: `var` * size + inner, or inner alone without a var."""
+    """An iterator in terms of the new block's `var`: `var` * size + inner; without a var, inner."""
 
     it: Iter
     var: Var | None
@@ -143,7 +143,7 @@ def _parts(tree: Tree, loop: For, block: Block) -> list[_Part] | Fault:
 
 
 def _part(it: Iter, value: Expr, inner: set[Var], ranges: Ranges) -> _Part | str:
-    """The binding as outer * size + inner, or what is wrong with it."""
+    """The binding as outer * size + inner, or the reason why it is not of that form."""
     total = linear(simplify(value, ranges))
     within, beyond = total.split(lambda atom, _: bool(free_vars(atom) & inner))
     if any(not free_vars(atom) <= inner for atom in within.terms if _has_loop(atom, ranges)):

@@ -33,7 +33,7 @@ from tilewright.schedule.handles import Loop
 
 
 def compute_at(tree: Tree, block: Block, loop: For) -> Edit:
-    """Compute a block in a loop of its consumers, just what one iteration needs.
+    """Compute a block in a loop of its consumers: in each iteration, just what that one needs.
 
     for i in 8: T[i] = A[i] + 1      -->      for i in 8:
     for i in 8: B[i] = T[i] * 2                   T[i] = A[i] + 1
@@ -111,13 +111,13 @@ def _moved(tree: Tree, block: Block, loop: For) -> tuple[Function, Rebuilt]:
 
 
 def _needed_instances(tree: Tree, block: Block, loop: For) -> dict[Var, Range]:
-    """The part of its domain that `block` must run over for one iteration of `loop`."""
+    """The part of `block`'s domain that one iteration of `loop` needs."""
     found: list[dict[Var, Range]] = []
     accesses = accesses_in(tree, loop)
     for region in block.writes:
         reads = [a for a in accesses if a.buffer is region.buffer and not a.is_write]
         if reads:
             found.append(instances_touching(tree, region, reads, block.iters, loop))
-    # Where the needs of several outputs differ, the iterator runs over all of its domain.
+    # Where several outputs need different parts, the iterator runs over its whole domain.
     first, *others = found
     return {v: part for v, part in first.items() if all(o.get(v) == part for o in others)}

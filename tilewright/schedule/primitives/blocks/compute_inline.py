@@ -28,7 +28,7 @@ Formulas = dict[Buffer, tuple[Written, Solution]]
 
 
 def compute_inline(tree: Tree, block: Block) -> Edit:
-    """Compute an elementwise block where its results are read; the block and its buffer go.
+    """Compute an elementwise block in its consumers; the block and its buffer are removed.
 
     for i: T[i] = A[i] + 1      -->      for i: B[i] = (A[i] + 1) * 2
     for i: B[i] = T[i] * 2
@@ -71,7 +71,7 @@ def check(tree: Tree, block: Block) -> None:
 
 
 def _formulas(block: Block) -> Formulas | Fault:
-    """What the block writes into each buffer, and its iterators in terms of the indices."""
+    """The value that the block writes to each buffer, and its iterators in terms of the indices."""
     stores = stores_of(block)
     if isinstance(stores, Fault):
         return stores
@@ -92,7 +92,7 @@ def _formulas(block: Block) -> Formulas | Fault:
 
 
 def _inlined(stmt: Stmt, formulas: Formulas, ranges: Ranges) -> Stmt:
-    """Every load of an inlined buffer replaced by its formula, block by block."""
+    """Replace every load of an inlined buffer by its formula, block by block."""
     if not isinstance(stmt, Block):
         return map_children(stmt, lambda s: _inlined(s, formulas, ranges))
     for it in stmt.iters:

@@ -27,7 +27,7 @@ from tilewright.schedule.writing import Written, stores_of
 
 
 def decompose_padding(tree: Tree, block: Block, loop: For) -> Edit:
-    """Fill a padded buffer first, before `loop`, and then copy only what lies inside.
+    """Fill a padded buffer before `loop`, which then copies only what is inside.
 
     for i in 10:                                -->      for i in 10: P[i] = 0
         P[i] = A[i - 1] if 1 <= i < 9 else 0             for i in 10:
@@ -118,7 +118,7 @@ def _copy(tree: Tree, block: Block, written: Written) -> Block:
 
 
 def _not_obvious(block: Block, condition: Expr) -> list[Expr]:
-    """The parts of a condition that the domains of the iterators do not imply."""
+    """The parts of a condition that the iterators' domains do not imply."""
     ranges = knowing_nothing()
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)

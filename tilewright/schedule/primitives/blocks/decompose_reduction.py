@@ -13,7 +13,7 @@ from tilewright.schedule.handles import BlockRef
 
 
 def decompose_reduction(tree: Tree, block: Block, loop: For) -> Edit:
-    """Give the init of a reduction loops of its own, before `loop`.
+    """Move the init of a reduction to separate loops, before `loop`.
 
     for i:                               -->      for i:
         for k:                                        block C_init: C[i] = 0
@@ -61,7 +61,7 @@ def _no_loop_reduces(block: Block, outer: tuple[For, ...]) -> Fault | None:
 
 
 def _instances_are_distinct(tree: Tree, block: Block, loop: For) -> Fault | None:
-    """No element is reduced twice below `loop`, or the second time would go on from the first."""
+    """No element is reduced twice below `loop`: the second time would continue from the first."""
     loops = tree.loops_above(block)
     inner = loops[loops.index(loop) :]
     ranges = ranges_below(tree, loop)

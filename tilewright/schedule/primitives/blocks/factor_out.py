@@ -38,13 +38,13 @@ from tilewright.schedule.writing import Written, change_accesses, stores_of
 
 
 def factor_out(tree: Tree, block: Block) -> Edit:
-    """Multiply a sum, rather than each of its terms, by a factor that all of them have.
+    """Multiply a sum by a factor common to all its terms, rather than each term.
 
     for i: for k: S[i, k] = P[i, k] * R[i]      -->      for i: for k: S[i, k] = P[i, k]
     for i: for k: C[i] += S[i, k] * V[k]                 for i: for k: C[i] += S[i, k] * V[k]
     for i: D[i] = C[i] + 1                               for i: D[i] = C[i] * R[i] + 1
 
-    Terms may be rounded to other floats, which must hold them without the factor as well.
+    Terms may be rounded to another float type, which must hold them without the factor as well.
     """
     check(tree, block)
     found = _found(tree, block)
@@ -81,13 +81,13 @@ def check(tree: Tree, block: Block) -> None:
 
 
 class _Found(NamedTuple):
-    """A term that is `rest` times `factor`, the sum of such terms, and what reads it."""
+    """A term that is `rest` times `factor`, the sum of such terms, and the readers of the sum."""
 
     term: Written
     rest: Expr
     summing: Block
     sum: Buffer
-    #: The factor in terms of the iterators of the sum, and these in terms of its indices.
+    #: The factor in terms of the sum's iterators, and these in terms of its indices.
     factor: Expr
     solution: Solution
     readers: tuple[Block, ...]
@@ -160,7 +160,7 @@ def _without_factor(block: Block, found: _Found) -> Stmt:
 
 
 def _multiplied(reader: Block, found: _Found) -> Stmt:
-    """A reader of the sum, which it multiplies by the factor."""
+    """A reader of the sum, which multiplies it by the factor."""
     return change_accesses(
         reader,
         [found.sum],

@@ -49,8 +49,8 @@ Indices = tuple[Expr, ...]
 def pad(tree: Tree, block: Block, factors: Sequence[int]) -> Edit:
     """Round the extents of a block's iterators up to multiples of factors, one for each iterator.
 
-    What it reads is copied into larger buffers, with zeros at the edges, and its result is cut out
-    of a larger one.
+    Operands are copied into larger buffers with zeros at the edges, and the result is cropped from
+    a larger one.
 
         for i in 10: B[i] += A[i, k]      -->      for i in 12: A_pad[i, k] = A[i, k] or, beyond, 0
                                                    for i in 12: B_pad[i] += A_pad[i, k]
@@ -100,7 +100,7 @@ def _factors_fit(block: Block, factors: Sequence[int]) -> Fault | None:
 
 
 def _loops_are_as_made(tree: Tree, block: Block) -> Fault | None:
-    """One loop for each iterator, and nothing else in them."""
+    """The block has exactly one loop per iterator, which contain nothing else."""
     loops = tree.loops_above(block)
     alone = not loops or tree.is_above(tree.removable(block), loops[0])
     if alone and tuple(f.var for f in loops) == block.bindings and block.predicate is TRUE:
@@ -113,7 +113,7 @@ def _loops_are_as_made(tree: Tree, block: Block) -> Fault | None:
 
 
 def _indices_are_iterators(block: Block, padded: Iterable[Var]) -> Fault | None:
-    """An iterator that grows is an index by itself."""
+    """Iterators that grow must be indices by themselves."""
     grown = frozenset(padded)
     for buffer, indices in _accesses(block):
         for index in indices:
@@ -127,7 +127,7 @@ def _indices_are_iterators(block: Block, padded: Iterable[Var]) -> Fault | None:
 
 
 def _padding_adds_nothing(block: Block, padded: Iterable[Var]) -> Fault | None:
-    """A reduction that runs on over zeros gets zeros to add."""
+    """A padded reduction must add only zeros in the padding."""
     reducing = [it.var for it in block.iters if it.kind != "spatial" and it.var in set(padded)]
     if not reducing:
         return None
@@ -149,7 +149,7 @@ def _padding_adds_nothing(block: Block, padded: Iterable[Var]) -> Fault | None:
 
 
 def _is_zero_along(value: Expr, var: Var) -> bool:
-    """A product of loads that are all zero where `var` is padded, so that no infinity is in it."""
+    """A product of loads that are all zero where `var` is padded, so never 0 * inf."""
     factors = list(_factors(value))
     loads = [f for f in factors if not isinstance(f, Const)]
     return bool(loads) and all(isinstance(f, Load) and var in f.indices for f in loads)
@@ -171,7 +171,7 @@ def _accesses(block: Block) -> Iterator[tuple[Buffer, Indices]]:
 
 
 def _padded_extents(block: Block, factors: Sequence[int]) -> dict[Var, Expr]:
-    """The new extents of those iterators that grow."""
+    """The new extents of the iterators that grow."""
     found: dict[Var, Expr] = {}
     for it, factor in zip(block.iters, factors, strict=True):
         grown = simplify((it.extent + (factor - 1)) // factor * factor)
@@ -184,7 +184,7 @@ def _padded_extents(block: Block, factors: Sequence[int]) -> dict[Var, Expr]:
 
 
 class _Padding:
-    """The parts that the edit puts together."""
+    """Builds the parts of the edit."""
 
     def __init__(self, tree: Tree, block: Block, factors: Sequence[int]) -> None:
         self.tree, self.block = tree, block
@@ -247,7 +247,7 @@ class _Padding:
         return self._nest(larger.name, iters, Store(larger, place, value))
 
     def _limits(self, index: Var, extent: Expr) -> list[Expr]:
-        """Where the old domain ends; and the buffer, which guarded reads may go beyond."""
+        """The old extent; and also the buffer's, which guarded reads may exceed."""
         end = self.domain[index]
         return [end] if prove(end <= extent, self.ranges) else [end, extent]
 

@@ -8,19 +8,19 @@ from tilewright.schedule.edit import Edit
 
 
 def remove_empty(tree: Tree) -> Edit:
-    """Leave out blocks that never run, and the loops around them.
+    """Remove blocks that never run, and the loops around them.
 
     for i in range(0): for j in range(8): block T(…)      -->      for i in range(4): block C(…)
     for i in range(4): block C(…)
 
-    A reduction over nothing stays: it stores what it starts with.
+    A reduction over nothing stays: it stores its initial value.
     """
     check(tree)
     return Edit(map_function(tree.function, _without_empty))
 
 
 def check(tree: Tree) -> None:
-    """What never runs can always go."""
+    """Always legal."""
     del tree
 
 

@@ -68,7 +68,7 @@ Instances = dict[Var, Range]
 
 
 def reverse_compute_at(tree: Tree, block: Block, loop: For) -> Edit:
-    """Compute a block in a loop of its producers, on just what one iteration made.
+    """Compute a block in a loop of its producers: in each iteration, on what that one made.
 
     for i in 8: for k in 4: T[i] += A[i, k]      -->      for i in 8:
     for i in 8: B[i] = max(T[i], 0)                           for k in 4: T[i] += A[i, k]
@@ -128,7 +128,7 @@ def _loop_comes_before(tree: Tree, block: Block, loop: For) -> Fault | None:
 
 
 def _made_inside(tree: Tree, block: Block, loop: For) -> list[Buffer]:
-    """The buffers that `block` reads and blocks in `loop` write."""
+    """The buffers that `block` reads and that blocks in `loop` write."""
     reads, writes = buffers_touched(block)
     return [b for b in reads if b not in writes and _writers_inside(tree, loop, b)]
 
@@ -146,7 +146,7 @@ def _nothing_is_made(block: Block, loop: For) -> Fault:
 
 
 def _is_complete_after(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Fault | None:
-    """Once an iteration has written an element, it has its final value."""
+    """Elements have their final values once an iteration has written them."""
     writers = outermost(tree, tree.writers(buffer))
     outside = next((w for w in writers if not tree.is_above(loop, w)), None)
     if outside is not None:
@@ -168,8 +168,8 @@ def _is_complete_after(tree: Tree, block: Block, loop: For, buffer: Buffer) -> F
 
 
 def _is_no_index(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
-    """Elements that are read before they are complete do no harm as values, only as indices that
-    not every element keeps inside of what they index."""
+    """Reading elements before they are complete is harmless for values, but not for indices that
+    could then be out of bounds."""
     ranges = Ranges.for_function(tree.function)
     for expr in all_exprs(block):
         if not isinstance(expr, Load):
@@ -184,7 +184,7 @@ def _is_no_index(tree: Tree, block: Block, buffer: Buffer) -> Fault | None:
 def _elements_match(
     tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
 ) -> Fault | None:
-    """An instance runs in the iteration that has written the last element that it reads."""
+    """Each instance runs in the iteration that writes the last element it reads."""
     reading = _readers_of(tree, block, loop, buffer)
     if reading and _may_be_left_out(tree, block, loop, buffer):
         return Fault(
@@ -208,8 +208,8 @@ def _elements_match(
 
 
 def _may_be_left_out(tree: Tree, block: Block, loop: For, buffer: Buffer) -> bool:
-    """Whether an instance need not read the buffer, and no iteration is known to be its own: the
-    one that writes the element it names."""
+    """Whether an instance may not read the buffer, and it is not known in which iteration it
+    belongs: the one that writes the element at its index."""
     if block_always_reads(block, buffer):
         return False
     ranges = Ranges.for_function(tree.function)
@@ -225,7 +225,7 @@ def _may_be_left_out(tree: Tree, block: Block, loop: For, buffer: Buffer) -> boo
 
 
 def _writes_all(tree: Tree, writer: Block, buffer: Buffer) -> bool:
-    """Whether a block writes every element of a buffer, each by an instance of its own."""
+    """Whether a block writes every element of a buffer, each by a separate instance."""
     extents = {it.var: it.extent for it in writer.iters}
     starts = [r.start for w in writer.writes if w.buffer is buffer for r in w.ranges]
     used = [s for s in starts if isinstance(s, Var)]
@@ -238,7 +238,7 @@ def _writes_all(tree: Tree, writer: Block, buffer: Buffer) -> bool:
 
 
 def _covers_all(block: Block, buffer: Buffer, reading: Instances) -> bool:
-    """One element is read, and the iterators that choose it follow what is written."""
+    """Whether one element is read, by iterators that are determined by what is written."""
     ranges = _region(block, buffer).ranges
     return all(is_const(r.extent, 1) and free_vars(r.start) <= reading.keys() for r in ranges)
 
@@ -263,7 +263,7 @@ def _reads_what_is_written(
 def _readers_of(tree: Tree, block: Block, loop: For, buffer: Buffer) -> Instances:
     """The instances that read what an iteration of `loop` writes to a buffer.
 
-    Reductions are not cut up: each runs over its whole domain at once.
+    Reductions are not split: each runs over its whole domain at once.
     """
     writes = _writes(tree, loop, buffer)
     spatial = [it for it in block.iters if it.kind == "spatial"]
@@ -294,7 +294,7 @@ def _moved(tree: Tree, block: Block, loop: For) -> tuple[Function, Rebuilt]:
 def _instances(tree: Tree, block: Block, loop: For, made: Sequence[Buffer]) -> Instances:
     """The part of its domain that `block` runs over in an iteration of `loop`.
 
-    Where buffers do not agree on an iterator, it runs over all of its domain.
+    Where buffers disagree about an iterator, it runs over its whole domain.
     """
     found: dict[Var, Range | None] = {}
     for buffer in made:
@@ -308,7 +308,7 @@ def _instances(tree: Tree, block: Block, loop: For, made: Sequence[Buffer]) -> I
 def _where_written(
     tree: Tree, block: Block, loop: For, buffer: Buffer, wanted: Instances
 ) -> list[Expr]:
-    """What holds for the instances that read what an iteration writes, where it writes no box.
+    """Conditions on the instances that read what an iteration writes, if that is not a full box.
 
     for i in 3: for j in 11 where i * 11 + j < 32: T[n * 32 + i * 11 + j] = …       e - n * 32 < 32
     """
@@ -327,8 +327,8 @@ def _where_written(
 
 
 def _limit(condition: Expr, index: Expr, over: Collection[Var]) -> Expr | None:
-    """What an index is less than by a condition, however the variables `over` run; None where that
-    is not all it says."""
+    """The upper limit of an index that a condition implies, whatever the values of the variables
+    `over`; None where the condition says more than that."""
     if not isinstance(condition, Binary) or condition.op != "lt":
         return None
     limit = simplify(index - condition.a + condition.b)
@@ -337,7 +337,7 @@ def _limit(condition: Expr, index: Expr, over: Collection[Var]) -> Expr | None:
 
 
 def _running(block: Block, wanted: Instances, ranges: Ranges) -> Ranges:
-    """What is known of the iterators of `block` where it will run."""
+    """What is known about the iterators of `block` in its new place."""
     for it in block.iters:
         part = wanted.get(it.var)
         if part is None:

@@ -45,7 +45,7 @@ from tilewright.schedule.writing import Written, stores_of, without_buffer
 
 
 def reverse_compute_inline(tree: Tree, block: Block) -> Edit:
-    """Compute an elementwise block where what it reads is produced; the block and that buffer go.
+    """Compute an elementwise block in its producer; the block and the buffer between are removed.
 
     for i: T[i] = A[i] + 1      -->      for i: B[i] = (A[i] + 1) * 2
     for i: B[i] = T[i] * 2
@@ -138,7 +138,7 @@ def _is_the_only_reader(tree: Tree, block: Block, buffer: Buffer) -> Fault | Non
 
 
 def _joined(tree: Tree, producer: Block, block: Block, buffer: Buffer) -> Block | Fault:
-    """The producer storing what `block` made of its value."""
+    """The producer, storing what `block` computes from its value."""
     made, taken = stores_of(producer), stores_of(block)
     if isinstance(made, Fault):
         return made
@@ -170,18 +170,18 @@ def _joined(tree: Tree, producer: Block, block: Block, buffer: Buffer) -> Block 
 
 
 class _Read(NamedTuple):
-    """The element that an instance of a block reads, and the instance that reads an element."""
+    """The element that an instance of a block reads, and the instance for a given element."""
 
     indices: tuple[Expr, ...]
     solution: Solution
-    #: Whether every instance reads its element, whatever the values.
+    #: Whether every instance reads its element, whatever the data.
     always: bool
 
 
 def _every_instance_is_met(
     tree: Tree, producer: Block, block: Block, made: Written, read: _Read
 ) -> Fault | None:
-    """The producer makes an element for each instance of `block`, so that none is left out."""
+    """The producer computes an element for each instance of `block`, so that none is lost."""
     ranges = Ranges.for_function(tree.function)
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)
@@ -206,7 +206,7 @@ def _every_instance_is_met(
 def _instance_exists(
     block: Block, values: dict[Var, Expr], read: Sequence[Expr], made: Sequence[Expr]
 ) -> Iterator[Expr]:
-    """The instance is in its domain, and it reads the element that is made and no other one."""
+    """Conditions: the instance is in its domain, and reads exactly the element that is computed."""
     for it in block.iters:
         yield values[it.var] >= 0
         yield values[it.var] < it.extent
@@ -239,7 +239,7 @@ def _store(written: Written, values: dict[Var, Expr], made: Written, ranges: Ran
     def on_node(e: Expr) -> Expr | None:
         return made.value if isinstance(e, Load) and e.buffer is made.buffer else None
 
-    # The variables first: the value put in speaks of the producer's own ones.
+    # Substitute variables first: the inserted value contains the producer's own ones.
     value = map_expr(substitute(written.value, values), on_node)
     indices = tuple(simplify(substitute(i, values), ranges) for i in written.indices)
     return Store(written.buffer, indices, simplify(value, ranges))

@@ -46,14 +46,14 @@ from tilewright.schedule.stages import new_buffer
 
 
 def rfactor(tree: Tree, loop: For, axis: int = 0) -> Edit:
-    """Make a loop of a reduction spatial: partial results along a new axis, combined afterwards.
+    """Make a reduction loop spatial: partial results along a new axis, combined afterwards.
 
     for i: for k_0: for k_1:      -->      for i: for k_0: for k_1:
         C[i] += A[i, k_0, k_1]                 C_rf[k_1, i] += A[i, k_0, k_1]
                                            for i: for k_1:
                                                C[i] += C_rf[k_1, i]
 
-    Loops that hold more than the block stay around both, as those over the steps of a scan do.
+    Loops that contain more than the block stay around both parts, as those over a scan's steps do.
     """
     check(tree, loop, axis)
     block = _block_below(tree, loop)
@@ -114,7 +114,7 @@ def _loop_only_reduces(block: Block, loop: For) -> Fault | None:
 
 
 def _own_loops(tree: Tree, block: Block) -> tuple[For, ...]:
-    """The loops around the block that hold nothing else."""
+    """The loops around the block that contain nothing else."""
     return tuple(x for x in tree.loops_above(block) if one_block_stands_alone(x, block) is None)
 
 
@@ -145,7 +145,7 @@ def _axis_exists(update: Update, axis: int) -> Fault | None:
 
 
 def _parts_are_separate(tree: Tree, block: Block, loop: For) -> Fault | None:
-    """No loop and no condition mixes the reduction that is factored with anything else."""
+    """No loop or condition mixes the factored part of the reduction with anything else."""
     plan = _Plan.of(tree, block, loop)
     split = {other.var for other in plan.split}
     for it, value in zip(block.iters, block.bindings, strict=True):
@@ -169,7 +169,7 @@ def _parts_are_separate(tree: Tree, block: Block, loop: For) -> Fault | None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The reduction iterators that the loop feeds, and all loops that feed these."""
+    """The reduction iterators that the loop determines, and all loops that determine these."""
 
     block: Block
     loop: For
@@ -193,7 +193,7 @@ class _Plan:
 def _closure(
     block: Block, loop: For, loops: tuple[For, ...]
 ) -> tuple[tuple[Iter, ...], tuple[For, ...]]:
-    """Reduce iterators fed by the loop, or by a loop that feeds such an iterator; and the loops."""
+    """Reduce iterators linked to the loop, directly or by shared loops; and these loops."""
     reducing = {
         it: free_vars(value)
         for it, value in zip(block.iters, block.bindings, strict=True)
@@ -225,7 +225,7 @@ def _iter(var: Var, loop: For, plan: _Plan) -> Iter:
 def _factored_block(
     name: str, plan: _Plan, update: Update, partial: Sequence[Buffer], axis: int
 ) -> Stmt:
-    """The reduction into the partial results."""
+    """The block that computes the partial results."""
     block = plan.block
     own = {loop.var: Var(f"v{loop.var.name}", loop.var.dtype) for loop in plan.split}
     index = own[plan.loop.var]
@@ -244,7 +244,7 @@ def _factored_block(
         *(Store(b, i, e) for b, i, e in zip(partial, indices, update.identities, strict=True))
     )
     body = substitute_stmt(update.stored(loads, update.values), values)
-    # An instance that does not exist could not initialise its partial result: ask inside.
+    # A missing instance would not initialise its partial result: so test inside the block.
     conditions = [substitute(c, own) for c in plan.inner_conditions]
     if isinstance(block.body, If):
         conditions.append(substitute(block.body.condition, values))
@@ -266,9 +266,9 @@ def _factored_block(
 def _combining_nest(
     plan: _Plan, update: Update, partial: Sequence[Buffer], axis: int, ranges: Ranges
 ) -> Stmt:
-    """The loops that combine the partial results."""
+    """The loop nest that combines the partial results."""
     block = plan.block
-    # There always are partial results, even of no elements.
+    # All partial results exist, even those of no elements.
     whole = replace(block, predicate=all_of(*plan.outer_conditions))
     own = SpatialNest.of(whole, plan.loops, ranges)
     (last,), renamed = fresh_loops([plan.loop])
@@ -291,7 +291,7 @@ def _combining_nest(
 
 
 def _unguarded(block: Block) -> Block:
-    """The block without the condition under which instances contribute, such as rfactor leaves."""
+    """The block without the condition around its update, such as rfactor leaves."""
     body = block.body
     return replace(block, body=body.then) if isinstance(body, If) and not body.otherwise else block
 

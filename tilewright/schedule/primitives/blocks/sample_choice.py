@@ -19,7 +19,7 @@ def sample_choice(
     decision: int | None = None,
     source: Random,
 ) -> Edit:
-    """Draw one of some whole numbers; the decision is its position. The function stays as it is."""
+    """Draw one of several integers; the decision is its position. The function stays unchanged."""
     check(tree, candidates, weights, decision=decision)
     if decision is None:
         decision = source.choices(range(len(candidates)), weights)[0]

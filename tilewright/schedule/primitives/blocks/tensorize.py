@@ -37,7 +37,7 @@ from tilewright.schedule.tensor_intrin import find_intrin
 
 
 def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
-    """Compute a tile by a tensor intrinsic: `target` is a block, or a loop to make a block of.
+    """Replace a tile by a tensor intrinsic: `target` is a block, or a loop to make a block of.
 
     block C_o (vo = i_0):                     -->      block C_o (vo = i_0):
         for i_1 in 4:                                      intrinsic(address of C[vo * 4], …)
@@ -48,7 +48,7 @@ def tensorize(tree: Tree, target: For | Block, intrin: str) -> Edit:
     implementation = find_intrin(intrin).implementation
     body = _placed(implementation, places)
     noted = {**block.annotations, "tensor_intrin": intrin}
-    # An address in the new body says nothing about regions: they are those of the tile.
+    # Regions cannot be inferred from addresses in the new body: use those of the tile.
     found = {place.buffer: _region(param, place) for param, place in places.items()}
     reads, writes = (_exactly(regions, found) for regions in (block.reads, block.writes))
     done = replace(block, body=body, annotations=noted, reads=reads, writes=writes)
@@ -86,7 +86,7 @@ def _places(tree: Tree, target: For | Block, block: Block, intrin: str) -> dict[
 
 
 def _placed(implementation: Function, places: Mapping[Buffer, SubBuffer]) -> Stmt:
-    """The implementation on the buffers of the tile."""
+    """The implementation, applied to the buffers of the tile."""
     strides = _strides(places)
 
     def on_node(expr: Expr) -> Expr | None:
@@ -109,7 +109,7 @@ def _placed(implementation: Function, places: Mapping[Buffer, SubBuffer]) -> Stm
 
 
 def _region(param: Buffer, place: SubBuffer) -> Region:
-    """The part of a buffer that stands for a parameter."""
+    """The region of a buffer that corresponds to a parameter."""
     extents = dict(zip(place.axes, param.shape, strict=True))
     one = const(1)
     ranges = [Range(start, extents.get(axis, one)) for axis, start in enumerate(place.base)]
@@ -132,7 +132,7 @@ def _moved(place: SubBuffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
 
 
 def _strides(places: Mapping[Buffer, SubBuffer]) -> dict[Var, Expr]:
-    """The variables in the strides of parameters, bound to the strides of what stands for them."""
+    """The values of variables in the parameters' strides: the strides of the actual buffers."""
     found: dict[Var, Expr] = {}
     for param, place in places.items():
         actual = place.buffer.stride_exprs()
@@ -143,12 +143,12 @@ def _strides(places: Mapping[Buffer, SubBuffer]) -> dict[Var, Expr]:
 
 
 def _strided(places: Mapping[Buffer, SubBuffer]) -> list[Buffer]:
-    """The buffers whose strides the implementation takes."""
+    """The buffers whose strides the implementation uses."""
     return [place.buffer for param, place in places.items() if param.strides is not None]
 
 
 def _pinned(function: Function, buffers: list[Buffer]) -> Function:
-    """Allocated buffers among these say their strides, so that no later pass lays them out anew."""
+    """Give these buffers, if allocated, explicit strides, so that no later pass changes them."""
     inner = {b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers}
     loose = {b for b in buffers if b in inner and b.strides is None}
     fixed = {b: b.with_(strides=b.stride_exprs()) for b in loose}

@@ -13,7 +13,7 @@ from tilewright.support.errors import nearest
 
 
 def unannotate(tree: Tree, target: For | Block, key: str) -> Edit:
-    """Take a note off a loop or block again.
+    """Remove an annotation from a loop or block.
 
     for i in range(8, note={"key": 1}): …      -->      for i in range(8): …
     """

@@ -17,7 +17,7 @@ from tilewright.support.errors import nearest
 
 
 def cache_read(tree: Tree, block: Block, buffer: BufferLike, scope: str = "global") -> Edit:
-    """Copy what a block reads of a buffer into a new one, and let the block read that.
+    """Copy a buffer that a block reads into a new one, and let the block read that.
 
     for i: B[i] = A[i] + 1      -->      for ax0: A_local[ax0] = A[ax0]
                                          for i: B[i] = A_local[i] + 1

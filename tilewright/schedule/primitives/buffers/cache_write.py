@@ -71,7 +71,7 @@ def check(tree: Tree, block: Block, buffer: BufferLike, scope: str = "global") -
 
 
 def result_can_be_copied(tree: Tree, block: Block, buffer: BufferLike) -> Fault | None:
-    """It is known what `block` writes to the buffer, and that can be copied after it."""
+    """Whether the element that `block` writes is known, and can be copied afterwards."""
     target = buffer_written(block, buffer)
     written = element_written(block, target)
     if isinstance(written, Fault):
@@ -86,7 +86,7 @@ def result_can_be_copied(tree: Tree, block: Block, buffer: BufferLike) -> Fault 
 def element_written(block: Block, buffer: object) -> Written | Fault:
     """The one element of the buffer that an instance of `block` writes.
 
-    A reduction may leave instances out: its init has written the element.
+    In a reduction some instances may not write: the init has written the element.
     """
     body = block.body
     if block.init is not None and isinstance(body, If) and body.otherwise is None:

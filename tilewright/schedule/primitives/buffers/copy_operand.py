@@ -30,8 +30,8 @@ def copy_operand(tree: Tree, block: Block, factor: int, dtype: str | None = None
         C[i, j] += A[i, k] * A[k, j]   -->   for i: for j: for k:
                                                  C[i, j] += A[i, k] * A_again[k, j]
 
-    The copy may be of another type, which holds every value of the old one: small numbers are then
-    converted once, and not at each of their uses.
+    The copy may have a wider type, which holds every value of the old one: operands are then
+    converted once, not at each use.
 
         C[i, j] += f32(A[i, k]) * f32(B[k, j])   -->   C[i, j] += A_wide[i, k] * f32(B[k, j])
     """
@@ -72,7 +72,7 @@ def _load(block: Block, factor: int) -> Load | None:
 
 
 def block_is_a_sum_of_products(block: Block, factor: int) -> Fault | None:
-    """It adds products of two loads, of which `factor` (0: the first, 1: the second) is one."""
+    """The block sums products of two loads, of which `factor` (0 or 1) selects one."""
     if factor not in (0, 1):
         return Fault(f"a product has factors 0 and 1, not {factor}", "", block)
     if as_sum_of_products(block) is None:
@@ -81,7 +81,7 @@ def block_is_a_sum_of_products(block: Block, factor: int) -> Fault | None:
 
 
 def operand_is_ready(tree: Tree, block: Block, load: Load) -> Fault | None:
-    """All of what is loaded is in its buffer before the outermost loop around the block."""
+    """The operand is complete before the outermost loop around the block."""
     loops = tree.loops_above(block)
     if not loops:
         return Fault(f"block {block.name} stands in no loop", "", block)
@@ -107,7 +107,7 @@ def _type_fits(block: Block, factor: int, load: Load, wide: DType) -> Fault | No
 
 
 def _holds(wide: DType, small: DType) -> bool:
-    """Whether every value of one type is one of the other."""
+    """Whether every value of `small` can be represented in `wide`."""
     if wide is small:
         return True
     if wide.is_float and small.is_float:
@@ -118,7 +118,7 @@ def _holds(wide: DType, small: DType) -> bool:
 
 
 def _reading(block: Block, old: Load, new: Load) -> Block:
-    """The block that loads elements of the copy."""
+    """The block with loads from the copy."""
 
     def on_node(e: Expr) -> Expr | None:
         if isinstance(e, Cast) and e.a is new:

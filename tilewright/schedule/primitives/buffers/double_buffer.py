@@ -11,7 +11,7 @@ from tilewright.schedule.versions import buffer_can_have_versions, with_versions
 
 
 def double_buffer(tree: Tree, block: Block, loop: For) -> Edit:
-    """Let iterations of a loop write two halves of a buffer alternately, so that they can overlap.
+    """Let iterations of a loop alternate between two halves of a buffer, so that they can overlap.
 
     for i:                         -->      for i:
         T[…] = A[i, …]                          T[i % 2, …] = A[i, …]

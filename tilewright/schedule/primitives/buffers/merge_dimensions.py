@@ -34,25 +34,25 @@ from tilewright.schedule.cursor import Tree
 from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
 
-#: Two variables of a block that go together.
+#: Two variables of a block that always occur together.
 Pair = tuple[Iter, Iter]
-#: The positions of two dimensions of a buffer; those between have one element.
+#: The positions of two dimensions of a buffer; those in between have extent 1.
 Span = tuple[int, int]
-#: The note on blocks that copy what others read: they may read by division, at ij // s and ij % s.
+#: Annotation of blocks that gather: they may read with division, at ij // s and ij % s.
 GATHERS: Final = "gathers_rows"
 
 
 def merge_dimensions(tree: Tree, block: Block, index: int) -> Edit:
-    """Make one dimension of two neighbouring ones that always go together.
+    """Merge two adjacent dimensions that always occur together into one.
 
     for i in n: for j in s: for k: for r:          for i_j in n * s: for k: for r:
         C[i, j, k] += A[i, j, r] * B[r, k]   -->       C[i_j, k] += A[i_j, r] * B[r, k]
 
-    `index` is the position of the first of the two among the iterators of `block`. Every buffer
-    that they walk through, and every block that uses one, is merged with them; the second may be
-    read at 0 where it has one element, and so may dimensions between the two. Blocks with the note
-    `gathers_rows` read other buffers at i_j // s and i_j % s. Parameters keep their memory and get
-    another shape: this is for callers that pass addresses.
+    `index` is the position of the first of the two among the iterators of `block`. All buffers that
+    they index, and all blocks that use these, are merged too; the second dimension, and dimensions
+    in between, may have extent 1 and be read at 0. Blocks annotated with `gathers_rows` read other
+    buffers at i_j // s and i_j % s. Parameters keep their memory but change shape: this is for
+    callers that pass addresses.
     """
     check(tree, block, index)
     merged = _merged(tree, block, index)
@@ -74,7 +74,7 @@ def _are_two(block: Block, index: int) -> Fault | None:
 
 
 def _numbers_stay(tree: Tree, merged: Function) -> Fault | None:
-    """The numbers that a caller passes are the dimensions in the order in which they appear."""
+    """The sizes that callers pass, ordered by first appearance, must not change."""
     if merged.dims == tree.function.dims:
         return None
     return Fault("the numbers that callers pass would be others, or in another order")
@@ -92,7 +92,7 @@ def _merged(tree: Tree, block: Block, index: int) -> Function | Fault:
 
 
 class _Merge:
-    """The pairs of variables, and of dimensions of buffers, that must become one together."""
+    """Collects the pairs of variables, and of dimensions, that must be merged together."""
 
     def __init__(self, function: Function, nests: dict[Block, list[For]]) -> None:
         self._function, self._nests = function, nests
@@ -100,7 +100,7 @@ class _Merge:
         self._axes: dict[Buffer, Span] = {}
 
     def add(self, block: Block, pair: Pair) -> bool:
-        """Merge a pair, and all that this asks for; False where that cannot be."""
+        """Merge a pair, and all that this requires; False where that is impossible."""
         if block in self._pairs:
             return self._pairs[block] == pair
         if not _loops_fit(block, pair, self._nests[block]):
@@ -138,7 +138,7 @@ class _Merge:
     # ---- rewriting ------------------------------------------------------------------------------
 
     def apply(self) -> Function | None:
-        """The function with all pairs merged; None where a variable is used in other ways too."""
+        """The function with all pairs merged; None where a variable has other uses too."""
         self._new = {b: b.with_(shape=self._joined(b.shape, k)) for b, k in self._axes.items()}
         self._vars = {a.var: Var(f"{a.var.name}_{b.var.name}") for a, b in self._pairs.values()}
         self._blocks = {block.name: pair for block, pair in self._pairs.items()}
@@ -187,7 +187,7 @@ class _Merge:
         return None
 
     def _block(self, block: Block, pair: Pair) -> Block:
-        """The block with one variable for two; its loop binds it later."""
+        """The block with one variable for the pair; its loop binds it later."""
         at = next(k for k, it in enumerate(block.iters) if it.var is pair[0].var)
         var = self._vars[pair[0].var]
         merged = Iter(var, _times(pair[0].extent, pair[1].extent), pair[0].kind)
@@ -213,7 +213,7 @@ class _Merge:
 
 
 def _nests(body: Stmt) -> dict[Block, list[For]]:
-    """The blocks that stand alone in a nest of serial loops, with these."""
+    """The blocks that are alone in a nest of serial loops, and these loops."""
     found: dict[Block, list[For]] = {}
     for top in walk(body):
         loops: list[For] = []
@@ -227,7 +227,7 @@ def _nests(body: Stmt) -> dict[Block, list[For]]:
 
 
 def _loops_fit(block: Block, pair: Pair, loops: list[For]) -> bool:
-    """Both are of one kind, neighbours, and driven by loops directly one in the other."""
+    """Both are of one kind, adjacent, and bound to perfectly nested loops."""
     names = [it.var for it in block.iters]
     at = next(k for k, v in enumerate(names) if v is pair[0].var)
     if at + 1 == len(names) or names[at + 1] is not pair[1].var:
@@ -257,7 +257,7 @@ def _speaks_of(index: Expr, pair: Pair) -> bool:
 
 
 def _span(access: Load | Store, first: int, pair: Pair) -> Span | None:
-    """The dimensions, from `first` on, that the two variables walk through from end to end."""
+    """The dimensions, starting at `first`, that the two variables cover completely."""
     last = first + 1
     while last < len(access.indices) - 1 and _is_between(access, last, pair):
         last += 1
@@ -271,12 +271,12 @@ def _span(access: Load | Store, first: int, pair: Pair) -> Span | None:
 
 
 def _is_between(access: Load | Store, axis: int, pair: Pair) -> bool:
-    """Whether a dimension of one element stands before that of the second variable."""
+    """Whether a dimension of extent 1 precedes that of the second variable."""
     return _is_at_one(access, axis) and pair[1].var in access.indices[axis + 1 :]
 
 
 def _is_at_one(access: Load | Store, axis: int) -> bool:
-    """Whether the only element of a dimension is read."""
+    """Whether an access reads the only element of a dimension."""
     return access.buffer.shape[axis] is const(1) and access.indices[axis] is const(0)
 
 
@@ -296,7 +296,7 @@ def _pair_at(block: Block, access: Load | Store, span: Span) -> Pair | None:
 
 
 def _taken_apart(block: Block, var: Var, pair: Pair) -> Block:
-    """The block that reads where the two variables were by what is made of both."""
+    """The block with the two variables computed from the merged one."""
     length = pair[1].extent
     places: dict[Var, Expr] = {pair[0].var: var // length, pair[1].var: var % length}
     return with_inferred_regions(replace(block, body=substitute_stmt(block.body, places)))
@@ -309,7 +309,7 @@ def _times(a: Expr, b: Expr) -> Expr:
 
 
 def _rebound(body: Stmt, var: Var, loop: Var) -> Stmt:
-    """`body` whose block takes `var` from `loop`."""
+    """`body`, whose block binds `var` to `loop`."""
 
     def rule(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, Block):

@@ -44,12 +44,13 @@ from tilewright.schedule.writing import BufferLike, buffer_touched, change_acces
 def reindex(
     tree: Tree, block: Block, buffer: BufferLike, dimensions: Sequence[int] | None = None
 ) -> Edit:
-    """Let a block touch a new buffer at its iterators alone, and copy from or to the old one.
+    """Let a block access a new buffer by its iterators alone, and copy from or to the old one.
 
     for i, r: B[i] += A[i + r]      -->      for i, r: A_reindex[i, r] = A[i + r]
                                              for i, r: B[i] += A_reindex[i, r]
 
-    Of a buffer that is read, `dimensions` may be named: others are copied as they are.
+    For a buffer that is read, `dimensions` selects which are reindexed; the others are copied as
+    they are.
     """
     check(tree, block, buffer, dimensions)
     old = buffer_touched(block, buffer)
@@ -96,7 +97,7 @@ def check(
 
 
 class _View:
-    """What stands for a buffer: its dimensions, and where it is touched."""
+    """The replacement of a buffer: its dimensions, and how it is accessed."""
 
     def __init__(
         self,
@@ -105,8 +106,8 @@ class _View:
         indices: Sequence[Expr],
         dimensions: Sequence[int] | None,
     ) -> None:
-        """`iters` run over the copy, `copied` are the old indices in their terms, and `touched` is
-        where the block touches the view."""
+        """`iters` run over the copy, `copied` are the old indices in terms of these, and `touched`
+        is where the block accesses the view."""
         self.iters: list[Iter] = []
         self.copied: list[Expr] = []
         self.touched: list[Expr] = []
@@ -145,7 +146,7 @@ def _are_dimensions(dimensions: Sequence[int] | None, buffer: Buffer) -> Fault |
 
 
 def _indices(block: Block, buffer: Buffer) -> tuple[Expr, ...] | Fault:
-    """Where an instance of `block` touches the buffer."""
+    """The indices at which an instance of `block` accesses the buffer."""
     if buffer in buffers_touched(block)[1]:
         written = element_written(block, buffer)
         if isinstance(written, Fault):
@@ -174,8 +175,8 @@ def _iterators_in(indices: Sequence[Expr], block: Block) -> list[Iter]:
 def _stays_inside(
     tree: Tree, block: Block, buffer: Buffer, indices: Sequence[tuple[Expr, Expr]]
 ) -> Fault | None:
-    """No value of the iterators leads outside of the buffer: the copy has no guards. Indices come
-    with the extents of their dimensions."""
+    """All iterations stay inside the buffer: the copy has no guards. Indices come with the extents
+    of their dimensions."""
     ranges = Ranges.for_function(tree.function)
     for it in block.iters:
         ranges = ranges.with_extent(it.var, it.extent)

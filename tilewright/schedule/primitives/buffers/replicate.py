@@ -19,17 +19,17 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.layout_text import parse_layout
 from tilewright.schedule.writing import change_accesses, with_buffer_exchanged
 
-#: Names of blocks, and which copy each reads, by its iterators.
+#: Names of blocks, and which copy each one reads, as a function of its iterators.
 Readers = Sequence[tuple[str, str]]
 
 
 def replicate(tree: Tree, block: Block, count: int, readers: Readers = ()) -> Edit:
-    """Write several copies of a buffer, and say which of them is read where; 0 if nothing is said.
+    """Write several copies of a buffer, and choose which one each reader reads; 0 by default.
 
     for i: M[i] = A[i] * 2              -->      for i: for c in 4: M[i, c] = A[i] * 2
     for i, j: P[i, j] = B[i, j] - M[i]           for i, j: P[i, j] = B[i, j] - M[i, j % 4]
 
-    Gives the new loop of each block that writes it.
+    Gives the new loop of each block that writes the buffer.
     """
     check(tree, block, count, readers)
     old = block.writes[0].buffer
@@ -84,7 +84,7 @@ def _copy_exists(tree: Tree, name: str, text: str, count: int) -> Fault | None:
 
 
 def _copy(reader: Block, readers: Readers) -> Expr | Fault:
-    """Which copy a block reads."""
+    """The index of the copy that a block reads."""
     text = next((given for name, given in readers if name == reader.name), None)
     if text is None:
         return const(0)

@@ -14,7 +14,7 @@ from tilewright.schedule.writing import BufferLike, buffer_touched, with_buffer_
 
 
 def set_scope(tree: Tree, block: Block, buffer: BufferLike, scope: str) -> Edit:
-    """Choose where an intermediate buffer lives: global, local, shared or tile.
+    """Choose the memory scope of an intermediate buffer: global, local, shared or tile.
 
     T = alloc(f32[64])      -->      T = alloc(f32[64], scope="local")
     """

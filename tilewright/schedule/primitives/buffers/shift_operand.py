@@ -45,13 +45,13 @@ from tilewright.schedule.primitives.buffers.copy_operand import (
 from tilewright.schedule.stages import element_by_element, new_buffer, stand_in
 from tilewright.schedule.writing import redirect
 
-#: Bytes of one sign can be brought into the other.
+#: The type of bytes with the opposite signedness.
 OTHER_SIGN: Final = {DType.of("int8"): DType.of("uint8"), DType.of("uint8"): DType.of("int8")}
 _SIGNED, _UNSIGNED = DType.of("int8"), DType.of("uint8")
 
 
 def shift_operand(tree: Tree, block: Block, factor: int) -> Edit:
-    """Bring the bytes of a factor into the other sign: shift them by 128, and the sums back.
+    """Change the signedness of a factor's bytes: shift them by 128, and correct the sums.
 
     C[i, j] += i32(A[i, k]) * i32(B[k, j])                                             A: i8
     -->
@@ -61,7 +61,7 @@ def shift_operand(tree: Tree, block: Block, factor: int) -> Edit:
     C[i, j] = C_shifted[i, j] - 128 * B_sums[j]
 
     That is exact: sums wrap around alike. In a step of a scan, where the bytes are made and the
-    results used at once, bytes are made shifted, and sums start with what is taken off in the end:
+    results used at once, the bytes are made shifted, and the sums start with the correction:
 
     A[t, k] = x                                        A[t, k] = u8(x) ^ 128
     C[t, j] = 0                                 -->    C[t, j] = -128 * B_sums[j]
@@ -119,7 +119,7 @@ def _has_a_buffer_of_its_own(load: Load, other: Load) -> Fault | None:
 
 
 def _sums_wrap_around(product: SumOfProducts) -> Fault | None:
-    """All is computed in whole numbers, which hold bytes of either sign."""
+    """Everything is computed in integers that hold bytes of either signedness."""
     converted = [e.dtype for factor in product.factors for e in _conversions(factor)]
     are_converted = all(isinstance(factor, Cast) for factor in product.factors)
     are_wide = all(d.kind == "int" and d.bits >= 16 for d in converted)
@@ -144,7 +144,7 @@ def _is_unmasked(product: SumOfProducts) -> Fault | None:
 
 
 def _is_made_for(tree: Tree, block: Block, operand: Buffer) -> Fault | None:
-    """One block makes the operand, writes it once, and nobody but `block` reads it."""
+    """One block writes the operand, once, and only `block` reads it."""
     writers, readers = tree.writers(operand), tree.readers(operand)
     is_made_once = len(writers) == 1 and writers[0].init is None
     if readers == [block] and is_made_once and operand not in tree.function.buffers:
@@ -192,7 +192,7 @@ class _Shift:
         return with_buffers(changed, self.operand, self.sums, self.result)
 
     def step(self) -> Function:
-        """The product in a step of a scan."""
+        """The function with the product rewritten within a step of a scan."""
         rows, out = self.shifted.buffer, self.out
         start = Store(out.buffer, out.indices, Load(self.sums, self._sums_at()) * -self._shift)
 
@@ -229,7 +229,7 @@ class _Shift:
         return name
 
     def _nest(self, hint: str, iters: list[Iter], update: Store, init: Store | None = None) -> Stmt:
-        """`update` under loops over variables of its own."""
+        """`update` in loops over fresh variables."""
         fresh = {it.var: Var(it.var.name, it.var.dtype) for it in iters}
         own = [it._replace(var=fresh[it.var]) for it in iters]
         places: dict[Var, Expr] = {**fresh}

@@ -16,7 +16,7 @@ from tilewright.schedule.writing import BufferLike, buffer_touched, with_buffer_
 def storage_align(
     tree: Tree, block: Block, buffer: BufferLike, axis: int, factor: int, offset: int = 0
 ) -> Edit:
-    """Leave gaps in an intermediate buffer so that the stride of an axis is k * factor + offset.
+    """Pad an intermediate buffer so that the stride of an axis is k * factor + offset.
 
     T = alloc(f32[8, 30])      -->      T = alloc(f32[8, 30], strides=[32, 1])
     """
@@ -58,7 +58,7 @@ def _numbers_are_sound(factor: int, offset: int) -> Fault | None:
 
 
 def _strides(buffer: Buffer, axis: int, factor: int, offset: int) -> tuple[Expr, ...]:
-    """The strides that are there, those of `axis` and all before it made larger."""
+    """The present strides, with those of `axis` and of all outer axes enlarged."""
     strides = list(buffer.stride_exprs())
     strides[axis] = simplify((strides[axis] - offset + (factor - 1)) // factor * factor + offset)
     for outer in reversed(range(axis)):

@@ -11,7 +11,7 @@ from tilewright.schedule.error import Fault, require
 
 
 def stream(tree: Tree, numbers: Sequence[int]) -> Edit:
-    """Let results bypass the caches when they are written; `numbers` count the parameters.
+    """Let results bypass the caches when they are written; `numbers` are positions of parameters.
 
     def f(A, B): …      -->      def f(A, B): …           with the attribute streams=[1]
     """

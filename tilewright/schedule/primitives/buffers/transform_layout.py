@@ -42,11 +42,11 @@ Number = bool | int | float
 def transform_layout(
     tree: Tree, block: Block, buffer: BufferLike, layout: str, pad_value: Number | None = None
 ) -> Edit:
-    """Lay a buffer out by other indices: its shape and all accesses to it change.
+    """Change the layout of a buffer: its shape, and all accesses to it.
 
-    A parameter may be laid out anew too: callers then pass arrays of the new shape. Elements that
-    the map leaves over are set to `pad_value`; without it they stay undefined, and no access of the
-    function goes there (an output has to have defined elements, so there it is required).
+    The layout of a parameter can change too: callers then pass arrays of the new shape. Elements to
+    which no old one maps are set to `pad_value`; without it they stay undefined, and the function
+    never accesses them (outputs must be fully defined, so there it is required).
 
         T[i, j] of f32[8, 64]      -->      T[j // 16, i, j % 16] of f32[4, 8, 16]
                                             for (i, j) -> (j // 16, i, j % 16)
@@ -136,7 +136,7 @@ def _is_no_output(tree: Tree, buffer: Buffer, forward: AffineMap) -> Fault | Non
 
 
 def _relaid(stmt: Stmt, old: Buffer, new: Buffer, forward: AffineMap, ranges: Ranges) -> Stmt:
-    """All accesses by the new indices, block by block."""
+    """Rewrite all accesses to the new layout, block by block."""
     if not isinstance(stmt, Block):
         return map_children(stmt, lambda s: _relaid(s, old, new, forward, ranges))
     for it in stmt.iters:
@@ -152,7 +152,7 @@ def _relaid(stmt: Stmt, old: Buffer, new: Buffer, forward: AffineMap, ranges: Ra
 
 
 def _padding(tree: Tree, forward: AffineMap, old: Buffer, new: Buffer, value: Number) -> Stmt:
-    """A block that fills those elements to which no old one goes."""
+    """A block that fills the elements to which no old one maps."""
     back = forward.left_inverse(old.shape)
     assert back is not None
     loops = [For(Var(f"ax{n}"), e, "serial", seq()) for n, e in enumerate(new.shape)]

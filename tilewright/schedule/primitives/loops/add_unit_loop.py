@@ -11,7 +11,7 @@ from tilewright.schedule.handles import Loop
 
 
 def add_unit_loop(tree: Tree, block: Block) -> Edit:
-    """Put a loop of one iteration around a block: one that has no loops can be bound by it.
+    """Put a loop of one iteration around a block, so that a block without loops can be bound.
 
     block S: …      -->      for u in range(1): block S: …
     """

@@ -17,7 +17,7 @@ _AXES: Final = (*BLOCK_AXES, *THREAD_AXES)
 
 
 def bind(tree: Tree, loop: For, axis: str) -> Edit:
-    """Give each iteration of a loop to one thread (or block of threads) of a device.
+    """Give each iteration of a loop to a thread (or a block of threads) of a device.
 
     for i in range(64): …      -->      for i in thread(64, "threadIdx.x"): …
     """
@@ -43,7 +43,7 @@ def _axis_exists(axis: str) -> Fault | None:
 
 
 def _axis_is_free(tree: Tree, loop: For, axis: str) -> Fault | None:
-    """No loop around or inside has the axis already."""
+    """No loop around or inside is bound to the axis already."""
     nearby: list[Stmt] = [*tree.ancestors(loop), *walk(loop)]
     for other in nearby:
         if isinstance(other, For) and other.axis == axis:

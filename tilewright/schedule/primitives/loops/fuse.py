@@ -16,7 +16,7 @@ from tilewright.schedule.handles import Loop
 
 
 def fuse(tree: Tree, *loops: For) -> Edit:
-    """Make one loop of loops that stand directly one in the other.
+    """Make one loop of perfectly nested loops.
 
     for i in 4:                  -->      for i_j in 32:
         for j in 8: B[i, j]                   B[i_j // 8, i_j % 8]
@@ -61,10 +61,10 @@ def _there_are_two(loops: tuple[For, ...]) -> Fault | None:
 
 
 def _shares(var: Var, loops: tuple[For, ...]) -> dict[Var, Expr]:
-    """What each loop's variable is in terms of the fused one."""
+    """The value of each loop's variable in terms of the fused one."""
     values: dict[Var, Expr] = {}
     below: Expr = product(())
-    # No more than its own extent is left for the first loop; those of one iteration do not count.
+    # The outermost loop needs no modulo, loops of one iteration not counted.
     first = next((loop for loop in loops if loop.extent is not const(1)), loops[0])
     for loop in reversed(loops):
         share = simplify(var // below)

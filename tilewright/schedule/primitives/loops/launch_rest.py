@@ -44,9 +44,10 @@ _EFFECTS = (Store, Evaluate, Block, While)
 
 
 def launch_rest(tree: Tree, threads: int = 64) -> Edit:
-    """Put all that is in no launch into one: what stays outside reads and writes no elements.
+    """Launch everything that is in no launch yet: what stays outside accesses no elements.
 
-    Iterations of parallel loops are given to threads; what is left is done by one thread.
+    Iterations of parallel loops are distributed over threads; everything else is done by one
+    thread.
 
         for i in parallel(n): …      -->      for b in thread((n + 63) // 64, "blockIdx.x"):
         B[0] = 1                                  for t in thread(64, "threadIdx.x"):
@@ -54,8 +55,8 @@ def launch_rest(tree: Tree, threads: int = 64) -> Edit:
                                               for b in thread(1, "blockIdx.x"):
                                                   for t in thread(1, "threadIdx.x"): B[0] = 1
 
-    Buffers that are allocated inside of launches are local; what an iteration has for itself but
-    no registers can hold is allocated outside, for all iterations.
+    Only local buffers are allocated inside launches; other buffers of an iteration are allocated
+    outside, with room for all iterations.
     """
     check(tree, threads)
     return Edit(tree.function.with_body(_Launching(tree, threads).statement(tree.function.body)))
@@ -68,7 +69,7 @@ def check(tree: Tree, threads: int = 64) -> None:
 
 
 def touches_elements(stmt: Stmt) -> bool:
-    """Whether anything in a statement reads or writes elements of buffers outside of launches."""
+    """Whether a statement accesses elements of buffers outside launches."""
     if is_over_blocks(stmt):
         return False
     return _touches_itself(stmt) or any(map(touches_elements, child_stmts(stmt)))
@@ -83,7 +84,7 @@ def _runs_side_by_side(stmt: Stmt) -> bool:
 
 
 class _Launching:
-    """Rewrites what is outside of launches."""
+    """Rewrites the statements outside launches."""
 
     def __init__(self, tree: Tree, threads: int) -> None:
         self.tree, self.threads = tree, threads
@@ -98,7 +99,7 @@ class _Launching:
         return self._inside(stmt) if self._stays_outside(stmt) else self._by_one_thread(stmt)
 
     def _row(self, row: Seq) -> Stmt:
-        """Neighbours that one thread does are one launch."""
+        """Adjacent statements that one thread runs become a single launch."""
         done, waiting = list[Stmt](), list[Stmt]()
         for stmt in row.statements:
             if touches_elements(stmt) and not self._stays_outside(stmt):
@@ -112,7 +113,7 @@ class _Launching:
         return [self._by_one_thread(seq(*stmts))] if stmts else []
 
     def _stays_outside(self, stmt: Stmt) -> bool:
-        """Whether a statement holds launches, or parallel loops, that the host can reach."""
+        """Whether a statement contains launches, or parallel loops, and can stay on the host."""
         if _runs_side_by_side(stmt):
             return True
         if _touches_itself(stmt) or isinstance(stmt, Assert):
@@ -125,7 +126,7 @@ class _Launching:
         return map_children(stmt, self.statement)
 
     def _side_by_side(self, loop: For) -> Stmt:
-        """Each iteration of a parallel loop by a thread of its own."""
+        """Run each iteration of a parallel loop by a separate thread."""
         threads = self.threads
         if isinstance(loop.extent, Const):
             threads = min(threads, 1 << max(0, int(loop.extent.value) - 1).bit_length())
@@ -148,8 +149,8 @@ class _Launching:
         return _allocated(buffers, For(Var("block"), const(1), "thread", inner, "blockIdx.x"))
 
     def _without_memory(self, stmt: Stmt, loop: For | None) -> tuple[Stmt, list[Buffer]]:
-        """A statement without what it allocates in memory, and that: for each iteration of `loop`
-        where one is given."""
+        """A statement without the non-local buffers it allocates, and these; with a dimension for
+        the iterations of `loop` if one is given."""
         found = [b for s in walk(stmt) if isinstance(s, Alloc) for b in s.buffers]
         found = [b for b in found if b.scope != "local"]
         if not found:

@@ -29,10 +29,10 @@ from tilewright.schedule.handles import Loop
 
 
 def loop_partition(tree: Tree, loop: For, *points: int) -> Edit:
-    """Cut the range of a loop at `points`: one loop for each part, run one after the other.
+    """Cut the range of a loop at `points`: a loop for each part, run one after the other.
 
-    Predicates that always hold in a part go, so that only the part at the edge has to ask. Later
-    parts get copies of the blocks: C, C_1, …
+    Predicates that always hold in a part are dropped, so that only the part at the edge checks
+    them. Later parts get copies of the blocks: C, C_1, …
 
         for i in 10: B[i]      -->      for i_0 in 8: B[i_0]
                                         for i_1 in 2: B[i_1 + 8]
@@ -65,7 +65,7 @@ def _points_ascend(loop: For, points: tuple[int, ...]) -> Fault | None:
 
 
 def _parts(loop: For, points: tuple[int, ...]) -> list[tuple[Expr, Expr]]:
-    """Start and extent of every part; a point beyond a symbolic extent leaves nothing behind it."""
+    """Start and extent of each part; points beyond a symbolic extent make later parts empty."""
     ends = [minimum(const(point), loop.extent) for point in points]
     starts = [const(point) for point in points]
     later = zip(starts, [*ends[1:], loop.extent], strict=True)
@@ -73,8 +73,8 @@ def _parts(loop: For, points: tuple[int, ...]) -> list[tuple[Expr, Expr]]:
 
 
 def part_of(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken: set[str]) -> For:
-    """The loop over `extent` iterations from `start` on; the blocks of all but the first part are
-    copies, whose names are not among `taken`."""
+    """The loop over `extent` iterations from `start` on; in all but the first part, blocks are
+    copies with names not in `taken`."""
     ranges = tree.ranges_at(loop)
     extent = simplify(extent, ranges)
     var = Var(loop_name(loop.var.name, str(number)), loop.var.dtype)
@@ -85,7 +85,7 @@ def part_of(tree: Tree, loop: For, number: int, start: Expr, extent: Expr, taken
 
 
 def _later_part(loop: For, taken: set[str]) -> Stmt:
-    """A copy of the body; one that starts in the middle of a reduction does not begin it."""
+    """A copy of the body, without the init of reductions that started in an earlier part."""
 
     def on_stmt(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, Block) or stmt.init is None:

@@ -14,7 +14,7 @@ from tilewright.schedule.handles import Loop
 
 
 def merge(tree: Tree, first: For, second: For) -> Edit:
-    """Make one loop of two that stand one after the other.
+    """Make one loop of two consecutive ones.
 
     for i in 8: T[i] = A[i] + 1      -->      for i in 8:
     for j in 8: B[j] = T[j] * 2                   T[i] = A[i] + 1

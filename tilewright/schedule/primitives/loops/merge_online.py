@@ -41,11 +41,11 @@ from tilewright.schedule.writing import Written, stores_of
 
 
 def merge_online(tree: Tree, first: For, second: For, greatest: Block) -> Edit:
-    """Merge a loop with a later one that reads a maximum which the first one finds.
+    """Merge a loop with a later one that reads a maximum which the first one computes.
 
-    In each iteration the second part has the maximum so far; what it has summed up before is
-    multiplied by what that makes of it. (Softmax and attention call this online.) What stands
-    between the loops is done in each iteration if it reads what the first one writes, else before.
+    In each iteration the second part uses the maximum so far, and the sums so far are rescaled when
+    it changes (as in online softmax and attention). Statements between the loops run in each
+    iteration if they read what the first loop writes, else before it.
 
     for i: m = max(m, x[i])                  for i:
     s = 0                           -->          before = m
@@ -55,8 +55,8 @@ def merge_online(tree: Tree, first: For, second: For, greatest: Block) -> Edit:
                                                  s = s * growth
                                                  s = s + exp(x[i] - shift)
 
-    Gives the loop, and the blocks of `m` before the loop (where `greatest` joins parts of it),
-    `before`, `shift`, `growth` and of each sum.
+    Gives the loop, and the blocks that initialise `m` (where `greatest` joins parts of it) and
+    compute `before`, `shift`, `growth` and each rescaled sum.
     """
     check(tree, first, second, greatest)
     made = _made(tree, first, second, greatest)
@@ -101,8 +101,8 @@ def _stand_in_a_row(tree: Tree, first: For, second: For, greatest: Block) -> Fau
 
 
 class _Made(NamedTuple):
-    """The function, the new blocks, which blocks belong to the first part, and what is handed from
-    one iteration to the next."""
+    """The function, the new blocks, the blocks of the first part, and the buffers carried from one
+    iteration to the next."""
 
     function: Function
     names: tuple[str, ...]
@@ -125,7 +125,7 @@ def _made(tree: Tree, first: For, second: For, greatest: Block) -> _Made | Fault
 
 
 def _stay_in_iterations(tree: Tree, second: For, buffers: Iterable[Buffer]) -> Fault | None:
-    """Powers are of their time: what reads them does so in the second loop."""
+    """Powers hold for one iteration's maximum: only the second loop may read them."""
     for buffer in buffers:
         for block in tree.readers(buffer):
             if not tree.is_above(second, block):
@@ -136,7 +136,7 @@ def _stay_in_iterations(tree: Tree, second: For, buffers: Iterable[Buffer]) -> F
 
 
 class _Merging:
-    """The merged loop, piece by piece."""
+    """Builds the merged loop."""
 
     def __init__(self, tree: Tree, first: For, second: For, greatest: Block, store: Store) -> None:
         self._tree, self._first, self._second = tree, first, second
@@ -187,7 +187,7 @@ class _Merging:
         return _Made(function, tuple(self._names), early, carried)
 
     def _sorted(self) -> tuple[list[Stmt], list[Stmt]]:
-        """What stands between the loops: what reads what the first writes, and the rest."""
+        """The statements between the loops: those that depend on the first loop, and the rest."""
         changing, again, once = _written(self._tree, self._first), list[Stmt](), list[Stmt]()
         for stmt in self._between:
             if _touched(self._tree, stmt) & changing:
@@ -198,12 +198,12 @@ class _Merging:
         return again, once
 
     def _each(self, kind: str, buffer: Buffer, value: Expr) -> Stmt:
-        """A value for each maximum."""
+        """A nest that stores a value for each element of the maximum."""
         store = Store(buffer, self._maximum.indices, value)
         return self._nest(self._greatest, f"{self._maximum.buffer.name}_{kind}", store)
 
     def _scaled(self, one: Sum, growth: Buffer) -> Stmt:
-        """A sum multiplied; sums that are padded with zeros may have no maximum."""
+        """A sum times its growth; elements padded with zeros may have no maximum."""
         ranges = self._tree.ranges_at(one.block)
         for it in one.block.iters:
             ranges = ranges.with_extent(it.var, it.extent)
@@ -216,7 +216,7 @@ class _Merging:
         return self._nest(one.block, f"{one.block.name}_scaled", store)
 
     def _nest(self, like: Block, hint: str, body: Stmt) -> Stmt:
-        """A block for each element that another one reduces to."""
+        """A nest of a new block over the elements that another block reduces to."""
         loops = self._tree.loops_above(like)
         own = loops[len(self._tree.loops_above(self._first)) :]
         if own and own[0] in (self._first, self._second):
@@ -232,7 +232,7 @@ class _Merging:
         return nest(spatial.loops, renew(made))
 
     def _second_part(self, powers: Mapping[Block, Power], shift: Buffer) -> Stmt:
-        """The body of the second loop, with powers of what exceeds the maximum so far."""
+        """The body of the second loop, with powers relative to the maximum so far."""
         first, second, changed = self._first, self._second, dict[Stmt, Stmt]()
         for block, power in powers.items():
             (written,) = cast("list[Written]", stores_of(block))
@@ -245,7 +245,7 @@ class _Merging:
 
 
 def _maximum(block: Block) -> Store | None:
-    """Where a block puts a maximum."""
+    """The store of a block that computes a maximum."""
     body = block.body.then if isinstance(block.body, If) else block.body
     if not isinstance(body, Store) or not isinstance(body.value, Binary) or body.value.op != "max":
         return None

@@ -16,9 +16,9 @@ from tilewright.schedule.primitives.loops.loop_partition import (
 
 
 def peel(tree: Tree, loop: For, size: int) -> Edit:
-    """Cut off the last iterations of a loop, which do not make up `size`: whole tiles, and a rest.
+    """Split the iterations of a loop into a multiple of `size`, in whole tiles, and the remainder.
 
-    The extent need not be known. The rest gets copies of the blocks: C, C_1, …
+    The extent need not be known. The remainder gets copies of the blocks: C, C_1, …
 
         for i in n: B[i]      -->      for i_0 in n // 4 * 4: B[i_0]
                                        for i_1 in n % 4: B[n // 4 * 4 + i_1]

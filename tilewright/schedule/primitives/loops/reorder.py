@@ -19,7 +19,7 @@ from tilewright.schedule.facts.legality import (
 
 
 def reorder(tree: Tree, *loops: For) -> Edit:
-    """Put loops of one nest in the order given; loops of the nest that are not named stay in place.
+    """Put the named loops of a nest in this order; the other loops of the nest stay in place.
 
     for i:                  -->      for j:
         for j: B[i, j]                   for i: B[i, j]
@@ -45,7 +45,7 @@ def _there_is_one(loops: Sequence[For]) -> Fault | None:
 
 
 def _placed(chain: Sequence[For], loops: Sequence[For]) -> list[For]:
-    """The chain with the named loops, in their new order, in the places that they held."""
+    """The chain of loops, in which the named ones take each other's positions in the new order."""
     moved = set(loops)
     rest = iter(loops)
     return [next(rest) if loop in moved else loop for loop in chain]

@@ -13,7 +13,7 @@ from tilewright.schedule.edit import Edit
 from tilewright.schedule.error import Fault, require
 from tilewright.schedule.facts.legality import extent_is_constant
 
-#: Draws before the limit on the innermost factor is met by construction instead of by luck.
+#: Draws after which the limit on the innermost factor is enforced by construction.
 _TRIES = 32
 
 
@@ -29,8 +29,8 @@ def sample_tile(
 ) -> Edit:
     """Draw factors for splitting a loop into `parts`, each factorisation as likely as any other.
 
-    Perfect factors multiply to the extent; otherwise all but the first are free and the first
-    covers what is left. The innermost is at most `max_inner`. The function stays as it is.
+    Perfect factors multiply to the extent; otherwise all but the first are free, and the first
+    covers the rest. The innermost is at most `max_inner`. The function stays unchanged.
     """
     check(tree, loop, parts, max_inner, perfect, decision=decision)
     assert isinstance(loop.extent, Const)
@@ -89,7 +89,7 @@ def _perfect(extent: int, parts: int, max_inner: int, source: Random) -> list[in
 
 
 def _limited(extent: int, parts: int, max_inner: int, source: Random) -> list[int]:
-    """The innermost factor first, among the divisors that the limit allows."""
+    """Draw the innermost factor first, among the divisors up to the limit."""
     inner = source.choice(
         [d for d in range(1, min(extent, max_inner) + 1) if extent % d == 0] or [1]
     )
@@ -97,10 +97,10 @@ def _limited(extent: int, parts: int, max_inner: int, source: Random) -> list[in
 
 
 def _shared_out(extent: int, parts: int, source: Random) -> list[int]:
-    """Every prime power is dealt out to the parts, all ways equally likely."""
+    """Distribute each prime power over the parts, all ways equally likely."""
     factors = [1] * parts
     for prime, power in _primes(extent):
-        # Bars among stars: `parts - 1` bars cut `power` stars into shares.
+        # Stars and bars: `parts - 1` bars divide `power` stars into shares.
         bars = sorted(source.sample(range(power + parts - 1), parts - 1))
         edges = [-1, *bars, power + parts - 1]
         for part in range(parts):

@@ -25,10 +25,10 @@ from tilewright.schedule.versions import buffer_can_have_versions, with_versions
 
 
 def software_pipeline(tree: Tree, loop: For, stages: Sequence[int]) -> Edit:
-    """Start iterations before earlier ones have ended: each statement of the body has a stage.
+    """Overlap iterations: each statement of the body has a stage.
 
-    Stage 0 runs one iteration ahead of stage 1, two ahead of stage 2 … Buffers that hand values on
-    between stages get a version for each iteration under way.
+    Stage 0 runs one iteration ahead of stage 1, two ahead of stage 2 … Buffers between stages get a
+    version for each iteration in flight.
 
         for i in 8:                    -->      T[0] = A[0]
             T[…] = A[i]                         for i in 7:
@@ -98,7 +98,7 @@ def _no_init_is_inside(tree: Tree, loop: For) -> Fault | None:
 
 
 def _handed_on(tree: Tree, loop: For, stages: Sequence[int]) -> dict[Buffer, int]:
-    """The buffers that are written, and used in more than one stage: how many stages they span."""
+    """The written buffers that several stages use, and how many stages each spans."""
     used: dict[Buffer, set[int]] = {}
     written: set[Buffer] = set()
     for part, stage in zip(_parts(loop), stages, strict=True):
@@ -131,7 +131,7 @@ def _versions(tree: Tree, loop: For, stages: Sequence[int]) -> dict[Buffer, int]
 
 
 class _Pipeline:
-    """Puts statements together for the steps of the pipeline."""
+    """Builds the statements of the pipeline."""
 
     def __init__(self, tree: Tree, loop: For, stages: Sequence[int]) -> None:
         self.loop, self.last = loop, max(stages)
@@ -140,7 +140,7 @@ class _Pipeline:
         self.names = set(tree.blocks)
 
     def stmt(self) -> Stmt:
-        """Steps that fill the pipeline, the loop of full steps, steps that empty it."""
+        """The prologue, the loop of full steps, and the epilogue."""
         extent = self.loop.extent
         filling = [self._step(const(n), 0, n) for n in range(self.last)]
         length = simplify(extent - self.last, self.ranges)
@@ -154,7 +154,7 @@ class _Pipeline:
         return seq(*filling, body, *emptying)
 
     def _step(self, step: Expr, first: int, last: int) -> Stmt:
-        """Copies of the statements of some stages, as they run in one step."""
+        """Copies of the statements of some stages, for one step of the pipeline."""
         copies = [
             self._copy(part, simplify(step - stage, self.ranges))
             for part, stage in self.parts

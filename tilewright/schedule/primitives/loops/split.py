@@ -14,10 +14,10 @@ Factors = tuple[int | None, ...]
 
 
 def split(tree: Tree, loop: For, *factors: int | None) -> Edit:
-    """Cut a loop into nested ones whose extents are `factors`, outermost first.
+    """Split a loop into nested ones with the extents `factors`, outermost first.
 
-    One factor may be None: it is what the others leave. One factor alone is the inner one. Where
-    the factors do not divide the extent, blocks get a predicate.
+    One factor may be None: it is inferred. A single factor is the inner one. Where the factors do
+    not divide the extent, blocks get a predicate.
 
         for i in 10: B[i]      -->      for i_0 in 3:
                                             for i_1 in 4:

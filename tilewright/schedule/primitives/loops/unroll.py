@@ -12,7 +12,7 @@ from tilewright.schedule.facts.legality import extent_is_constant, loop_is_seria
 
 
 def unroll(tree: Tree, loop: For) -> Edit:
-    """Write the iterations of a loop out one after the other.
+    """Unroll a loop: its iterations are written out one after the other.
 
     for i in range(4): …      -->      for i in unrolled(4): …
     """

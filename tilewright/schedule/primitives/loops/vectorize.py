@@ -18,7 +18,7 @@ from tilewright.schedule.facts.legality import (
 
 
 def vectorize(tree: Tree, loop: For) -> Edit:
-    """Make the iterations of a loop the lanes of vectors.
+    """Turn the iterations of a loop into the lanes of vectors.
 
     for i in range(8): B[i] = A[i]      -->      for i in vectorized(8): B[i] = A[i]
     """

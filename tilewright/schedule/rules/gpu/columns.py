@@ -1,15 +1,15 @@
-"""Few results of long sums whose elements are no neighbours: threads of a block share each sum.
+"""Few results of long sums over non-contiguous elements: threads of a block share each sum.
 
 for n: for k: S[n] += X[k, n]
 -->
 for n0 in blocks:
     for y, x in threads: for k: for n1 in lanes: part[y, n1] += X[k * Y + y, …]       a vector each
     for h, n in threads: for y: few[h, n] += part[y * 16 + h, n]                      then fewer
-    for n in threads: for h: S[n] += few[h, n]                       with what follows by element
+    for n in threads: for h: S[n] += few[h, n]                       with the epilogue
 
-One launch takes as long as its fullest multiprocessor reads; where that is far longer than all of
-them together would, the sums are cut into parts (`parts`). Few rows that are multiplied by a matrix
-have all of a thread's columns in its registers, so that the matrix is read once; from four rows on,
+The launch takes as long as the busiest multiprocessor; where that is far longer than an even
+distribution would take, the sums are split into parts (`parts`). With a few rows times a matrix,
+all of a thread's sums are in its registers, so that the matrix is read once; from four rows on,
 tensor instructions are faster, though most of what they multiply is padding.
 """
 
@@ -45,27 +45,26 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Gpu, Target
 
-#: Threads of a block, results that it has at most, and elements that each of them sums up at least.
+#: Threads of a block, the most columns of a block, and the fewest elements that a thread sums.
 _THREADS: Final = 512
 _WIDEST: Final = 32
 _LEAST_EACH: Final = 4
-#: Parts of a sum are joined by so many threads before one joins theirs.
+#: This many threads join the parts of a sum before one thread joins their results.
 _JOINING: Final = 16
-#: Elements of a sum that a thread reads at a time, and the least length of a sum.
+#: Elements of a sum that a thread reads at a time, and the shortest sum.
 _TOGETHER: Final = 8
 _LEAST: Final = 128
-#: The most rows, and sums that all threads of a block keep: they fit into shared memory.
+#: The most rows, and the most sums of all threads of a block: they fit shared memory.
 _MOST_ROWS: Final = 8
 _MOST_SUMS: Final = 1 << 15
-#: What memory moves at once, in bytes, and bytes a second that one multiprocessor reads.
+#: The smallest memory transfer in bytes, and the bytes per second that one multiprocessor reads.
 _SECTOR: Final = 32
 _OWN_BANDWIDTH: Final = 40e9
 
 
 class ColumnSums(NamedTuple):
-    """How many columns there are, how many of them are neighbours, and how many elements each has;
-    rows that are multiplied by them; neighbours that a thread reads at once, and the bytes of
-    one."""
+    """The number of columns, how many of them are contiguous, their length, and the rows that they
+    are multiplied by; the columns that a thread reads at once, and the bytes of an element."""
 
     columns: int
     neighbours: int
@@ -76,8 +75,7 @@ class ColumnSums(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Rows, columns of a block and of a thread, the threads that share a sum, and how many of them
-    are joined first."""
+    """Rows, columns of a block and of a thread, and threads that share a sum and that join it."""
 
     rows: int
     width: int
@@ -116,13 +114,13 @@ def _match_rows(s: Schedule, name: str, target: Target) -> ColumnSums | None:
 
 
 def _goes_by_tensors(s: Schedule, name: str, target: Target) -> bool:
-    """Whether rows are enough for tensor instructions, padded with zeros."""
+    """Whether tensor instructions compute the product, with rows padded with zeros."""
     found = match_product(s, name, target)
     return found is not None and is_by_large_matrix(found) and has_instruction(found, target)
 
 
 def _rows(block: Block) -> int:
-    """How many rows are multiplied by the columns, if rows are what results have first."""
+    """The rows multiplied by the columns, if rows are the outer dimensions of the result."""
     found = as_contraction(block) if only_reduces(block) else None
     if found is None or found.batch or not found.rows or not found.columns:
         return 1
@@ -132,21 +130,21 @@ def _rows(block: Block) -> int:
 
 
 def _widths(found: ColumnSums, gpu: Gpu) -> list[int]:
-    """Columns that a block can have, the best first."""
+    """Candidate numbers of columns per block, the best first."""
     widths = range(found.lanes, _WIDEST + 1, found.lanes)
     fitting = [w for w in widths if found.neighbours % w == 0]
     return sorted(fitting, key=lambda w: (_time(found, w, gpu), -w))
 
 
 def _time(found: ColumnSums, width: int, gpu: Gpu) -> float:
-    """Seconds that the fullest multiprocessor takes to read its part."""
+    """Seconds that the busiest multiprocessor takes to read its part."""
     each = -(-found.columns // width // gpu.multiprocessors)
     moved = found.length * max(_SECTOR, width * found.size) * max(1, each)
     return moved / _OWN_BANDWIDTH
 
 
 def _apart(found: ColumnSums, gpu: Gpu) -> float:
-    """Seconds that two launches take."""
+    """Seconds that two launches would take."""
     read = found.columns * found.length * found.size
     return read / gpu.bandwidth + gpu.launch_time * 1e-9
 
@@ -193,13 +191,13 @@ def _schedule(s: Schedule, name: str, plan: Columns, _target: Target) -> None:
 
 
 def _cut(s: Schedule, loops: list[Loop], rows: int) -> tuple[list[Loop], list[Loop]]:
-    """Loops over results: over so many rows, and over columns."""
+    """Split loops over results into those over `rows` rows and those over columns."""
     count = next(k for k in range(len(loops) + 1) if count_of(s, loops[:k]) == rows)
     return loops[:count], loops[count:]
 
 
 def _by_vectors(s: Schedule, parts: str, home: str, grid: Loop, lanes: int) -> None:
-    """Parts of sums in registers, several neighbours by each thread, and put down by it."""
+    """Sum parts in registers, several columns per thread, and store them to shared memory."""
     (*rest, column), _ = _by_columns(s, home, grid)
     first = stores_of(s.block_of(home))[0].indices[0]
     (sharing,) = loops_of(s, home, first, grid)
@@ -231,8 +229,8 @@ def _write_out(s: Schedule, loops: Sequence[Loop]) -> None:
 
 
 def _by_columns(s: Schedule, name: str, grid: Loop) -> tuple[list[Loop], list[Loop]]:
-    """The loops inside of the one over blocks of threads: over results in the order of memory, so
-    that columns are innermost, and then the others."""
+    """The loops inside the one over blocks of threads: over results in memory order, so that
+    columns are innermost, and then the others."""
     block, loops = s.block_of(name), list(s.loops(name))
     inside = loops[loops.index(grid) + 1 :]
     values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}

@@ -1,4 +1,4 @@
-"""Independent elements: neighbouring threads on neighbouring elements, 16 bytes at a time."""
+"""Independent elements: adjacent threads compute adjacent elements, 16 bytes at a time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Vectors from which on a thread takes several: there are threads enough all the same.
+#: From this many vectors, each thread takes several: there are enough threads anyway.
 _MANY: Final = 1 << 20
 _SEVERAL: Final = 4
 
 
 class Elements(NamedTuple):
-    """How many elements of a block lie side by side in memory, and how many there are of these."""
+    """How many contiguous elements of a block make a vector, and the number of vectors."""
 
     lanes: int
     number: int | None
@@ -50,7 +50,7 @@ def _match(s: Schedule, name: str, _target: Target) -> Elements | None:
 
 
 def lanes_of(block: Block) -> int:
-    """How many neighbouring elements one access can take, for all accesses of a block."""
+    """How many contiguous elements one access can take, for all accesses of a block."""
     extents = [extent_of(it) for it in block.iters]
     inner, last = extents[-1], block.iters[-1].var
     if inner is None:
@@ -71,9 +71,8 @@ def lanes_of(block: Block) -> int:
 
 
 def _rows_as_vectors(block: Block, accesses: Sequence[Access], written: Sequence[Access]) -> int:
-    """Elements of a row that one thread writes at once, where it reads them apart from each other
-    but neighbours of what the next thread reads: few channels of an image that come to lie side by
-    side. Otherwise 1."""
+    """Elements of a row that one thread writes at once although it reads them far apart, next to
+    what the adjacent thread reads: few channels of an image that become contiguous. Otherwise 1."""
     row = extent_of(block.iters[-1])
     is_vector = row is not None and row * max(a.buffer.dtype.itemsize for a in written) <= WIDE
     if not is_vector or row is None or len(block.iters) < 2:

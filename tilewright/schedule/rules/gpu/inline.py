@@ -1,7 +1,7 @@
-"""Padding and other choices folded into the reductions that read them.
+"""Inlines padding and other selects into the reductions that read them.
 
-On a CPU these are made once, before they are read again and again; here memory is far and threads
-have time.
+On a CPU these are computed once, since they are read repeatedly; here memory is far and threads
+have spare time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.schedule.rules.rule import Rule, as_found
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Operations that may be done again for each use: those of padding on all sides.
+#: The most operations that may be repeated for each use: those of padding on all sides.
 _MOST: Final = 40
 
 

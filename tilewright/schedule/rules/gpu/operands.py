@@ -1,7 +1,7 @@
 """Operands of products on GPUs: tiles in shared memory, copied by all threads of a block.
 
-Operands are copied by the variables of the product (`reindex`): windows of images are gathered
-there, padding included, and padded to whole tiles.
+The copies are indexed by the variables of the product (`reindex`), so windows of images are
+gathered there, padding included, and padded to whole tiles.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from tilewright.schedule.rules.gpu.product_plan import Plan, Product, product_of
 from tilewright.schedule.rules.gpu.results import following
 from tilewright.schedule.schedule import Schedule
 
-#: Schedules a product whose results the second block takes on.
+#: Schedules a product whose results are read by the second block.
 Tiling = Callable[[Schedule, str, str, Plan], None]
-#: Copies by a thread of so many vectors are written out.
+#: Copies of up to this many vectors per thread are unrolled.
 _MOST_WRITTEN_OUT = 16
 
 
 def with_epilogue(s: Schedule, name: str, plan: Plan, tile: Tiling) -> None:
-    """What follows element by element is computed by the threads that have the sums."""
+    """Schedule a product whose epilogue is computed by the threads that hold the sums."""
     home = following(s, name)
     assert home is not None
     plan, cut = prepare(s, name, plan)
@@ -64,8 +64,8 @@ def alone(s: Schedule, name: str, plan: Plan, tile: Tiling) -> None:
 
 
 def prepare(s: Schedule, name: str, plan: Plan) -> tuple[Plan, str | None]:
-    """Operands copied by the variables of the product, and padded to whole tiles; gives the block
-    that cuts the result out, if there is one."""
+    """Copy operands, indexed by the variables of the product and padded to whole tiles; gives also
+    the block that crops the result, if there is one."""
     p = plan.product
     for access in (p.contraction.a, p.contraction.b):
         is_plain = all(isinstance(index, Var) for index in access.indices)
@@ -85,7 +85,7 @@ def prepare(s: Schedule, name: str, plan: Plan) -> tuple[Plan, str | None]:
 
 
 def copying(s: Schedule, name: str, operand: Buffer) -> str:
-    """The block that copies tiles of an operand; gathering and padding is done there."""
+    """The block that copies tiles of an operand; it does the gathering and padding."""
     (copy,) = [p.name for p in s.producers(name) if s.block_of(p).writes[0].buffer is operand]
     s.set_scope(copy, 0, "shared")
     pending = [b.name for b in s.producers(copy)]
@@ -102,14 +102,14 @@ def copying(s: Schedule, name: str, operand: Buffer) -> str:
 
 
 def _gathering(s: Schedule, name: str, operand: Buffer) -> str | None:
-    """The block that gathers an operand for this product, if there is one."""
+    """The block that gathers an operand for this product only, if there is one."""
     writers = [p.name for p in s.producers(name) if s.block_of(p).writes[0].buffer is operand]
     gathers = len(writers) == 1 and GATHERS in s.block_of(writers[0]).annotations
     return writers[0] if gathers and len(s.consumers(writers[0])) == 1 else None
 
 
 def cut_sum(s: Schedule, loops: list[Loop], plan: Plan) -> tuple[list[Loop], list[Loop]]:
-    """The loops of a sum that go from tile to tile, and those inside of one."""
+    """The loops of a sum over tiles, and those within a tile."""
     place = len(loops) - 1 - plan.inner
     outer, inner = s.split(loops[place], None, plan.steps)
     return [*loops[:place], outer], [inner, *loops[place + 1 :]]
@@ -118,10 +118,10 @@ def cut_sum(s: Schedule, loops: list[Loop], plan: Plan) -> tuple[list[Loop], lis
 def spread_copy(
     s: Schedule, copy: str, around: Loop, along: Var, threads: Sequence[tuple[str, int]]
 ) -> None:
-    """A tile copied by all threads, neighbours of the source by neighbouring threads.
+    """Copy a tile by all threads: adjacent threads copy adjacent elements of the source.
 
-    `along` is the variable of the copy by which elements of the tile are neighbours: vectors run
-    along it. `threads` are the axes of a block with their extents, the slowest first.
+    `along` is the variable of the copy along which the tile is contiguous: vectors run along it.
+    `threads` are the axes of a block with their extents, the slowest first.
     """
     block, loops = s.block_of(copy), list(s.loops(copy))
     inside = loops[loops.index(around) + 1 :]
@@ -156,8 +156,7 @@ def _lanes(copy: Block) -> int:
 
 
 def _is_aligned(block: Block, access: Access, along: Var, lanes: int) -> bool:
-    """Whether vectors along a variable begin at multiples of their length, and are read as a whole
-    or not at all."""
+    """Whether vectors along a variable are aligned, and are read entirely or not at all."""
     if access.buffer.dtype.itemsize > 4 or not _is_uniform(block, along, lanes):
         return False
     others = [it for it in block.iters if it.var is not along and extent_of(it) != 1]
@@ -165,7 +164,7 @@ def _is_aligned(block: Block, access: Access, along: Var, lanes: int) -> bool:
 
 
 def _is_uniform(block: Block, along: Var, lanes: int) -> bool:
-    """Whether all of some neighbours along a variable are read, or none."""
+    """Whether aligned groups along a variable are read entirely or not at all."""
     if not is_conditional(block):
         return True
     group, place = Var("group", along.dtype), Var("place", along.dtype)
@@ -178,7 +177,7 @@ def _is_uniform(block: Block, along: Var, lanes: int) -> bool:
 
 
 def own_variable(s: Schedule, name: str, copy: str, side: Var) -> Var:
-    """The variable of a copy that stands for a variable of the product."""
+    """The variable of a copy that corresponds to a variable of the product."""
     tile = s.block_of(copy).writes[0].buffer
     loads = [e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load)]
     place = next(e for e in loads if e.buffer is tile).indices.index(side)
@@ -198,7 +197,7 @@ def positions(s: Schedule, name: str, p: Product) -> tuple[int, int]:
 
 
 def loops_of(s: Schedule, name: str, var: Expr, around: Loop | None = None) -> list[Loop]:
-    """The serial loops of a block, inside of another loop, that feed a variable of it."""
+    """The serial loops of a block, inside another loop, that determine one of its variables."""
     block, loops = s.block_of(name), list(s.loops(name))
     values = [b for it, b in zip(block.iters, block.bindings, strict=True) if it.var is var]
     inside = loops if around is None else loops[loops.index(around) + 1 :]
@@ -207,7 +206,7 @@ def loops_of(s: Schedule, name: str, var: Expr, around: Loop | None = None) -> l
 
 
 def steps_of(plan: Plan) -> dict[Var, int]:
-    """How many steps along each variable of the sum a tile holds."""
+    """How many steps along each variable of the sum are in a tile."""
     reduced = plan.product.reduced
     place = len(reduced) - 1 - plan.inner
     whole = {it.var: extent_of(it) or 1 for it in reduced[place + 1 :]}
@@ -215,6 +214,6 @@ def steps_of(plan: Plan) -> dict[Var, int]:
 
 
 def runs_along(copy: Block, side: Var, variables: Sequence[Var]) -> bool:
-    """Whether the source has neighbours along a variable of the product."""
+    """Whether the source is contiguous along a variable of the product."""
     own = copy.iters[variables.index(side)].var
     return _source(copy).step_within(own, _lanes(copy)) == 1

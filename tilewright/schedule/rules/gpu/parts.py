@@ -1,4 +1,4 @@
-"""Few results of long sums: parts of them by many blocks of threads, joined by a second launch.
+"""Few results of long sums: many blocks of threads sum parts, and a second launch joins them.
 
 for k: S += X[k]      -->      for p in blocks: P[p] += X[p * length + k]         by threads each
                                S += P[p]                                          in one block
@@ -25,19 +25,19 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Elements that a part has at least, where they are neighbours and where they are not.
+#: The fewest elements of a part, where they are contiguous and where they are not.
 _LEAST_ROW: Final = 4096
 _LEAST_COLUMN: Final = 64
-#: Elements of a part that are not neighbours, where parts are cut evenly.
+#: The same for non-contiguous elements where parts are of equal length.
 _SHORT: Final = 8
-#: Parts of a sum whose length is known only when the program runs.
+#: Parts of a sum of unknown length.
 _UNKNOWN: Final = 128
-#: What a length counts as that is not known.
+#: The value assumed for an unknown length.
 _LONG: Final = 1 << 16
 
 
 class LongSum(NamedTuple):
-    """The loops of a sum, how many results there are, and how many elements each of them has."""
+    """The loops of a sum, the number of results, and the number of elements of each."""
 
     along: list[Loop]
     results: int
@@ -64,7 +64,7 @@ def _match(s: Schedule, name: str, target: Target) -> LongSum | None:
         return None
     gpu = target.gpu
     assert gpu is not None
-    # With a block, or a thread, for each of them there is work for half of the device.
+    # The number of results for which a block (rows) or a thread per result gives enough work.
     enough = gpu.multiprocessors if is_row else gpu.multiprocessors * THREADS // 2
     least = 2 * (_LEAST_ROW if is_row else _LEAST_COLUMN)
     is_long = results < enough // 2 and (_LONG if length is None else length) >= least
@@ -86,8 +86,7 @@ def _plan(found: LongSum, target: Target, choices: Choices) -> Parts:
 
 
 def _balanced(length: int, most: int) -> int | None:
-    """So many parts, all of one length, that they and their elements are about as many: both are
-    summed one after the other."""
+    """The number of equal parts closest to a part's length: both are summed one after the other."""
     even = [n for n in range(2, min(most, length // _SHORT) + 1) if length % n == 0]
     best = min(even, key=lambda n: n + length // n, default=None)
     return best if best is not None and length // best <= _LEAST_COLUMN else None

@@ -1,4 +1,4 @@
-"""Products on GPUs: what is one, and which tiles it is computed by."""
+"""Products on GPUs: how they are recognised, and their tiles."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tilewright.schedule.rules.rule import Choices
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Threads of a block in both directions.
+#: Threads of a block in each direction.
 SIDE: Final = 16
-#: Neighbours that a thread takes at once.
+#: Contiguous elements that a thread takes at once.
 LANES: Final = 4
-#: Steps of the sum whose operands are in shared memory at the same time, about.
+#: The approximate number of steps of the sum whose operands are in shared memory together.
 _DEPTH: Final = 16
-#: The most of them, where windows take more.
+#: The most of them, where windows need more.
 _MOST_DEPTH: Final = 160
 #: Products with fewer rows, columns or steps are left to other rules.
 _LEAST: Final = 8
-#: The same where rows are multiplied by a matrix of so many elements, in sums that are longer than
-#: those of attention: it takes longer to read than to multiply by rows of zeros besides.
+#: The same where few rows are multiplied by a large matrix (`_LARGE` elements, sums longer than
+#: `_LONG`, unlike attention's): reading it takes longer than multiplying it by rows of padding.
 _LEAST_BY_LARGE: Final = 4
 _LARGE: Final = 1 << 22
 _LONG: Final = 128
-#: Bytes of elements of which such a matrix is read by threads of their own.
+#: Bytes per element from which such a matrix is left to the rule `few_rows`.
 _WIDE: Final = 4
-#: What an extent counts as that is known only when the program runs.
+#: The value assumed for an extent that is known only at run time.
 _UNKNOWN: Final = 1024
 
 
@@ -47,14 +47,14 @@ class Tile(NamedTuple):
     columns: int
 
 
-#: The part of the multiprocessors that should at least have a tile.
+#: The fraction of the multiprocessors that should have a tile.
 _BUSY: Final = 0.75
-#: From large to small: the largest is taken of which there are enough.
+#: From large to small: the largest of which there are enough is used.
 _TILES: Final = (Tile(128, 128), Tile(64, 128), Tile(64, 64), Tile(32, 64), Tile(16, 64))
 
 
 class Product(NamedTuple):
-    """The variables that tiles run along, all others, and the sum's."""
+    """The variables that tiles are cut from, the other ones, and those of the sum."""
 
     contraction: Contraction
     row: Iter
@@ -64,14 +64,14 @@ class Product(NamedTuple):
 
     @property
     def factors(self) -> Factors | None:
-        """What is multiplied, where tensor instructions can."""
+        """The types of the operands, if there are tensor instructions for them."""
         c = self.contraction
         return find_factors(*(access.buffer.dtype for access in (c.a, c.b, c.out)))
 
 
 class Plan(NamedTuple):
-    """The product with its tile and the steps that are done at a time: all of the last variables of
-    the sum, and so many of the one before these."""
+    """The product with its tile and the steps of the sum computed at a time: the last `inner`
+    variables whole, and `steps` of the one before them."""
 
     product: Product
     tile: Tile
@@ -98,7 +98,7 @@ def product_of(block: Block) -> Product | None:
 
 
 def is_by_large_matrix(p: Product) -> bool:
-    """Whether rows are multiplied by a large matrix, as tensor instructions can."""
+    """Whether rows are multiplied by a large matrix of a type for tensor instructions."""
     sizes = [extent_of(it) for it in (p.row, p.column, *p.reduced, *p.others)]
     is_narrow = p.factors is not None and p.factors.a.itemsize < _WIDE
     if not is_narrow or len(p.reduced) > 1 or None in sizes:
@@ -108,7 +108,7 @@ def is_by_large_matrix(p: Product) -> bool:
 
 
 def match_followed(s: Schedule, name: str, target: Target) -> Product | None:
-    """A product whose results a block takes on one by one."""
+    """A product whose results another block reads one by one."""
     found, home = match_product(s, name, target), following(s, name)
     if found is None or home is None:
         return None
@@ -131,9 +131,9 @@ def plan_product(found: Product, target: Target, choices: Choices) -> Plan:
 
 
 def _steps(reduced: Sequence[Iter], tile: Tile) -> tuple[int, int]:
-    """How many of the last variables of a sum are done at a time, and how many steps of the one
-    before: such that all threads have as much to copy, little is padded, and the depth of a tile is
-    about reached."""
+    """How many of the last variables of a sum are computed whole, and how many steps of the one
+    before: such that all threads copy equally much, there is little padding, and a tile is about
+    `_DEPTH` deep."""
     extents = [extent_of(it) for it in reduced]
     found: list[tuple[float, int, int, int]] = []
     together = 1
@@ -152,7 +152,7 @@ def _steps(reduced: Sequence[Iter], tile: Tile) -> tuple[int, int]:
 
 
 def _even(together: int, tile: Tile) -> int:
-    """The least number of steps, each of so many, by which all threads copy as much."""
+    """The least number of steps, each of `together`, with which all threads copy equally much."""
     threads = SIDE * SIDE
     return max(threads // gcd(threads, side * together) for side in tile)
 

@@ -8,10 +8,10 @@ for tiles of C in blocks:
         for y, x in threads: As[…] = A[…]                      a tile of each operand
         for y, x in threads: Bs[…] = B[…]
         for y, x in threads: for k1: for i, j: acc[y, x, i, j] += As[k1, …] * Bs[k1, …]
-    for y, x in threads: C[…] = acc[…]                         with what follows element by element
+    for y, x in threads: C[…] = acc[…]                         with the epilogue
 
-The operands are copied by the variables of the product (`reindex`): windows of images are gathered
-there, padding included. Other variables of rows, columns and batches choose a block.
+The operands' copies are indexed by the variables of the product (`reindex`): windows of images are
+gathered there, padding included. Other variables of rows, columns and batches select a block.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tilewright.schedule.rules.gpu.product_plan import (
 from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.schedule import Schedule
 
-#: Steps of a sum that are unrolled.
+#: Steps of the sum that are unrolled.
 _STEPS: Final = 4
 _THREADS: Final = (("threadIdx.y", SIDE), ("threadIdx.x", SIDE))
 
@@ -88,15 +88,14 @@ PRODUCTS_ALONE = Rule(
 
 
 def _parts(size: int) -> tuple[int, int, int]:
-    """A side of a tile as parts, threads and neighbours: what threads touch at once lies
-    together."""
+    """A side of a tile as parts, threads and lanes: what threads access at once is contiguous."""
     each = size // SIDE
     lanes = min(LANES, each)
     return each // lanes, SIDE, lanes
 
 
 def _bind_tile(s: Schedule, loops: Sequence[Loop]) -> None:
-    """Two loops over threads, then those of a thread, the last by vectors."""
+    """Bind two loops to threads; unroll those within a thread, and vectorize the last."""
     y, x, *outer, lanes = loops
     s.bind(y, "threadIdx.y")
     s.bind(x, "threadIdx.x")
@@ -106,7 +105,7 @@ def _bind_tile(s: Schedule, loops: Sequence[Loop]) -> None:
 
 
 def _write_out_steps(s: Schedule, loop: Loop) -> None:
-    """Several steps at a time: what the next ones read is on its way while sums are added up."""
+    """Unroll several steps: the next ones' operands are loaded while sums are added up."""
     extent = extent_of_loop(s, loop) or 0
     if extent > 2 * _STEPS and extent % _STEPS == 0:
         _, loop = s.split(loop, None, _STEPS)
@@ -116,7 +115,7 @@ def _write_out_steps(s: Schedule, loop: Loop) -> None:
 
 
 def _finish(s: Schedule, name: str, home: str, plan: Plan) -> None:
-    """The epilogue, by the threads that hold the sums."""
+    """Compute the epilogue in the threads that hold the sums."""
     block, acc = s.block_of(home), stores_of(s.block_of(name))[0].buffer
     load = next(e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is acc)
     sides: list[tuple[Loop, Loop, Loop]] = []
@@ -138,7 +137,7 @@ def _finish(s: Schedule, name: str, home: str, plan: Plan) -> None:
 
 
 def _lay_out_sums(s: Schedule, name: str, plan: Plan) -> None:
-    """Sums by the threads that have them: acc[…, y, x, rows, columns]."""
+    """Lay out the sums by the threads that hold them: acc[…, y, x, rows, columns]."""
     row, column = positions(s, name, plan.product)
     acc = stores_of(s.block_of(name))[0].buffer
 
@@ -158,9 +157,9 @@ def _lay_out_sums(s: Schedule, name: str, plan: Plan) -> None:
 
 
 def _lay_out_copy(s: Schedule, name: str, copy: str, side: Var, size: int, plan: Plan) -> None:
-    """A tile with the sum's variables outside: threads read neighbours along the other one.
+    """Store a tile with the sum's variables outside: threads read contiguous elements along `side`.
 
-    Rows that are written across are a bit more than a row apart, so that few fall into one bank.
+    Rows of a tile that is written transposed are padded, to avoid most bank conflicts.
     """
     tile = s.block_of(copy).writes[0].buffer
     (load,) = [

@@ -1,4 +1,4 @@
-"""What no other rule took: parallel loops by threads, everything else by one thread."""
+"""Blocks without another rule: parallel loops by threads, everything else by one thread."""
 
 from __future__ import annotations
 

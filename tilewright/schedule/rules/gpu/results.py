@@ -1,12 +1,12 @@
-"""A thread for each result, whatever the block computes: what other rules do not fit.
+"""A thread for each result, whatever the block computes: for blocks that other rules do not fit.
 
 for i: for j: for k: C[i, j] += …      -->      for b in blocks: for t in threads:
                                                     for k: acc += …
                                                     C[…] = acc
 
-Neighbouring threads have neighbouring results. A sum is kept in a register; what follows it element
-by element (a bias, an activation) is computed by the same thread. Where neighbouring sums read
-neighbours (windows of images whose channels lie side by side), a thread has a vector of these.
+Adjacent threads have adjacent results. A sum is kept in a register; its elementwise epilogue (a
+bias, an activation) is computed by the same thread. Where adjacent sums read contiguous elements
+(windows of images with channels innermost), each thread computes a vector of them.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Windows of up to so many elements are unrolled.
+#: The longest window that is unrolled.
 _SHORT: Final = 32
-#: Iterations of longer ones that are unrolled, and how few of a loop that has no others inside.
+#: Iterations of longer ones that are unrolled, and the fewest of a loop without inner loops.
 _TOGETHER: Final = 16
 _LEAST_TOGETHER: Final = 4
 #: The most vectors and results of a thread.
 _MOST_VECTORS: Final = 7
 _MOST_RESULTS: Final = 16
-#: Threads that each multiprocessor should have where a thread has several results.
+#: Threads that each multiprocessor should have before a thread gets several results.
 _ENOUGH: Final = 768
 
 
 class Run(NamedTuple):
-    """Results of a thread: neighbours in memory, and how many of these along the dimension before,
-    whose windows overlap."""
+    """Results of a thread: a vector of contiguous ones, and a number of these along the next outer
+    dimension, whose windows overlap."""
 
     lanes: int = 1
     vectors: int = 1
@@ -66,8 +66,7 @@ class Run(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Loops over results that are made independently of each other, how many these are, and which
-    of them one thread can have, the best first."""
+    """Loops over independent results, their number, and the results per thread, the best first."""
 
     loops: list[Loop]
     number: int | None
@@ -75,7 +74,7 @@ class Results(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """The same with the threads of a block, and the results of a thread."""
+    """The loops over results, the threads of a block, and the results of a thread."""
 
     loops: list[Loop]
     threads: int
@@ -107,7 +106,7 @@ def _runs(s: Schedule, name: str) -> list[Run]:
 
 
 def _overlap(block: Block) -> bool:
-    """Whether windows of neighbours along the last dimension but one have elements in common."""
+    """Whether windows adjacent along the second-to-last dimension share elements."""
     own = stores_of(block)[0].indices[-2]
     reduced = {it.var for it in block.iters if it.kind == "reduce"}
     indices = [index for a in accesses_of(block) for index in a.indices]
@@ -115,7 +114,7 @@ def _overlap(block: Block) -> bool:
 
 
 def lanes_of_sums(s: Schedule, name: str) -> int:
-    """How many neighbouring sums one access can take, for all that they and what follows read."""
+    """How many adjacent sums one access can take, for all that they and the epilogue read."""
     home = following(s, name)
     out = stores_of(s.block_of(name))[0].buffer
     if not out.shape:
@@ -128,7 +127,7 @@ def lanes_of_sums(s: Schedule, name: str) -> int:
 
 
 def _has_vectors(block: Block, lanes: int) -> bool:
-    """Whether neighbouring results read the same, or neighbours at a multiple of `lanes`."""
+    """Whether adjacent results read the same elements, or vectors aligned to `lanes`."""
     (store,) = stores_of(block)
     own = store.indices[-1]
     others = [it.var for it in block.iters if it.var is not own and extent_of(it) != 1]
@@ -140,7 +139,7 @@ def _has_vectors(block: Block, lanes: int) -> bool:
 
 
 def _match_one(s: Schedule, name: str, _target: Target) -> Results | None:
-    """The outermost loop that can be launched alone, where not all can together."""
+    """The outermost loop that can be launched by itself, where all together cannot."""
     block = s.block_of(name)
     for loop in s.loops(name):
         if feeds_only(block, loop, "spatial") and s.can("bind", loop, "blockIdx.x"):
@@ -151,7 +150,7 @@ def _match_one(s: Schedule, name: str, _target: Target) -> Results | None:
 
 
 def result_loops(s: Schedule, name: str) -> list[Loop]:
-    """The first loops over results, inside of those that run in order (these stay on the host)."""
+    """The outermost loops over results, inside those that run in order (which stay on the host)."""
     block, loops = s.block_of(name), list(s.loops(name))
     while loops and feeds_some(block, loops[0], "ordered"):
         loops.pop(0)
@@ -181,7 +180,7 @@ def _schedule(s: Schedule, _name: str, plan: Grid, _target: Target) -> None:
 
 
 def schedule_sum(s: Schedule, name: str, plan: Grid, _target: Target) -> None:
-    """Sum up in a register, in the thread that computes the epilogue."""
+    """Sum in a register, in the thread that computes the epilogue."""
     out = stores_of(s.block_of(name))[0].buffer
     home = following(s, name)
     if home is None:
@@ -208,7 +207,7 @@ def schedule_sum(s: Schedule, name: str, plan: Grid, _target: Target) -> None:
 
 
 def _finish_run(s: Schedule, loops: list[Loop]) -> None:
-    """The results of a thread: vectors, written out."""
+    """Vectorize and unroll the loops over a thread's results."""
     if loops:
         s.vectorize(loops[-1])
     for loop in loops[:-1]:
@@ -216,7 +215,7 @@ def _finish_run(s: Schedule, loops: list[Loop]) -> None:
 
 
 def _in_order_of_memory(s: Schedule, name: str) -> list[Loop]:
-    """The loops over results, such that neighbouring iterations write neighbouring elements."""
+    """The loops over results, reordered so that adjacent iterations write adjacent elements."""
     loops, block = result_loops(s, name), s.block_of(name)
     (store,) = stores_of(block)
     values = {it.var: b for it, b in zip(block.iters, block.bindings, strict=True)}
@@ -253,8 +252,8 @@ def following(s: Schedule, name: str) -> str | None:
 
 
 def write_out(s: Schedule, loops: Sequence[Loop]) -> None:
-    """Unroll the inner ones of some loops, as far as they are short; of one that is long, several
-    iterations, so that what these read is on its way at the same time."""
+    """Unroll the innermost loops while they are short; of a long one several iterations, so that
+    their loads overlap."""
     together = 1
     for loop in reversed(loops):
         extent = extent_of_loop(s, loop) or _SHORT + 1

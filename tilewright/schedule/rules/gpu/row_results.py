@@ -1,10 +1,10 @@
-"""Results of products by groups of warps: through shared memory, so that they go on by whole rows.
+"""Results of products by groups of warps: through shared memory, to be finished by whole rows.
 
-for z, y, x in threads: C[…] = f(acc[…])            pairs of neighbours: 16 bytes of a row at a time
+for z, y, x in threads: C[…] = f(acc[…])            pairs of elements: 16 bytes of a row at a time
 -->
 for c in chunks of columns:
-    for z, y, x in threads: S[…] = acc[…]           by the threads that have them
-    for z, y, x in threads: C[…] = f(S[…])          vectors of neighbours, rows by warps
+    for z, y, x in threads: S[…] = acc[…]           by the threads that hold them
+    for z, y, x in threads: C[…] = f(S[…])          whole vectors, rows by warps
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tilewright.schedule.rules.gpu.product_plan import Tile
 from tilewright.schedule.rules.gpu.warp_tiles import WarpTile, by_threads
 from tilewright.schedule.schedule import Schedule
 
-#: Columns that are in shared memory at a time, and how many more rows lie apart: what a warp
-#: writes of four rows lies in different banks.
+#: Columns that are in shared memory at a time, and the padding of rows: what a warp writes of four
+#: rows is then in different banks.
 _COLUMNS: Final = 32
 _GAP: Final = 8
 _SUM_BYTES: Final = DType.of("float32").itemsize
 
 
 def row_results_bytes(tile: Tile) -> int:
-    """The shared memory that results of a tile take."""
+    """The bytes of shared memory for the results of a tile."""
     return tile.rows * (_COLUMNS + _GAP) * _SUM_BYTES
 
 
 class RowResults(NamedTuple):
-    """A product, what hands its results over, and what takes them on, by name; and the tile."""
+    """The product, the block that stages its results, the block that reads them; and the tile."""
 
     product: str
     stage: str
@@ -42,7 +42,7 @@ class RowResults(NamedTuple):
 
 
 def has_rows(s: Schedule, name: str, home: str, tile: WarpTile) -> bool:
-    """Whether results are neighbours along the columns, in whole vectors."""
+    """Whether results are contiguous along the columns, in whole vectors."""
     block, acc = s.block_of(home), stores_of(s.block_of(name))[0].buffer
     own, store = _variables(s, home, acc, positions(s, name, tile.product))[1], stores_of(block)[0]
     (extent,) = (extent_of(it) for it in block.iters if it.var is own)
@@ -51,7 +51,7 @@ def has_rows(s: Schedule, name: str, home: str, tile: WarpTile) -> bool:
 
 
 def stage_rows(s: Schedule, name: str, grid: Loop) -> str:
-    """The block that hands results over in shared memory, a tile at a time."""
+    """Create the block that stages results in shared memory, a tile at a time."""
     stage = s.cache_write(name, 0, "local").name
     s.set_scope(stage, 0, "shared")
     s.reverse_compute_at(stage, grid)
@@ -59,7 +59,7 @@ def stage_rows(s: Schedule, name: str, grid: Loop) -> str:
 
 
 def finish_by_rows(s: Schedule, results: RowResults, around: Loop) -> None:
-    """What takes the sums on, by threads that have neighbours."""
+    """Compute the reader of the sums in threads that own contiguous elements."""
     name, stage, home, tile = results
     staged, places = s.block_of(stage).writes[0].buffer, positions(s, name, tile.product)
     variables = _variables(s, home, staged, places)
@@ -69,7 +69,7 @@ def finish_by_rows(s: Schedule, results: RowResults, around: Loop) -> None:
     s.compute_at(stage, chunk)
     threads = tile.warps.threads
     extents = [extent for _, extent in threads]
-    # Warps take the rows on that they have.
+    # Warps finish the rows that they have computed.
     sizes = [*extents[:-1], None, extents[-1], _lanes(s, home)]
     *outer, several, lane, vector = s.split(s.fuse(row, within), *sizes)
     bound = [*outer, lane]
@@ -91,7 +91,7 @@ def _lay_out(s: Schedule, name: str, stage: str, tile: WarpTile) -> None:
     row, column = positions(s, name, tile.product)
     sizes = {row: tile.size.rows, column: _COLUMNS}
     extents = [int(e.value) if isinstance(e, Const) else None for e in buffer.shape]
-    # The length of what comes first does not matter.
+    # A dimension of unknown extent can only come first.
     order = sorted(range(len(extents)), key=lambda k: extents[k] is not None)
 
     def layout(*indices: Expr) -> tuple[Expr, ...]:
@@ -106,7 +106,7 @@ def _lay_out(s: Schedule, name: str, stage: str, tile: WarpTile) -> None:
 
 
 def _variables(s: Schedule, home: str, read: Buffer, places: tuple[int, int]) -> list[Var]:
-    """The variables of a block along some dimensions of what it reads."""
+    """The variables of a block that index some dimensions of what it reads."""
     loads = [e for e in all_exprs(s.block_of(home).body) if isinstance(e, Load)]
     load = next(e for e in loads if e.buffer is read)
     return [v for v in (load.indices[place] for place in places) if isinstance(v, Var)]

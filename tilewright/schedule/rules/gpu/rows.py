@@ -6,8 +6,8 @@ for row in blocks:
     for one thread: for h: S[row] += few[h]
     for t in threads: for j: Y[row, j * threads + t] = f(X[…], S[row])                the whole row
 
-Everything that rows share is computed in one launch; what lies between is in shared memory where it
-fits. Short rows are taken several at a time, with a warp for each.
+All blocks that share rows are computed in one launch, with intermediate results in shared memory
+where they fit. Short rows are computed several at a time, with a warp for each.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Elements of a row that a thread should at least reduce, and threads that a row has at most.
+#: The fewest elements that a thread reduces, and the most threads of a row.
 _LEAST_EACH: Final = 4
 _MOST_THREADS: Final = 256
-#: Where rows are many: threads of one at least, and elements that each of them then has at most.
+#: With many rows: the fewest threads of one, and the most elements that each then has.
 _LEAST_THREADS: Final = 8
 _MOST_EACH: Final = 24
-#: Partial results are joined by so many threads before one thread joins theirs.
+#: This many threads join partial results before one thread joins theirs.
 _JOINING: Final = 16
-#: Loops of constant length up to this are unrolled.
+#: The longest loop that is unrolled.
 _SHORT: Final = 16
-#: Bytes of shared memory that rows of a block take at most: several blocks should fit.
+#: The most bytes of shared memory for the rows of a block: several blocks should fit.
 _SHARED: Final = 40 << 10
 
 
 class Rows(NamedTuple):
-    """How many rows there are, how many the innermost loop over them has, and how many elements
-    each of them has, where that is known."""
+    """The number of rows, of iterations of the innermost loop over them, and of elements of a row,
+    where they are known."""
 
     names: list[str]
     number: int | None
@@ -86,7 +86,7 @@ class Sharing(NamedTuple):
 
 
 def _match(s: Schedule, name: str, _target: Target) -> Rows | None:
-    """The blocks around a reduction that no rule has taken: those up to others that one has."""
+    """The unscheduled blocks around a reduction, up to those that another rule has scheduled."""
     names = [b.name for b in s.blocks()]
     place = names.index(name)
     taken = [k for k, other in enumerate(names) if is_scheduled(s, other)]
@@ -121,7 +121,7 @@ def _found(s: Schedule, names: list[str]) -> Rows | None:
 
 
 def _is_product(s: Schedule, name: str) -> bool:
-    """Whether a block multiplies matrices: its operands are read again and again."""
+    """Whether a block is a matrix product, whose operands are read repeatedly."""
     found = as_contraction(s.block_of(name))
     return found is not None and bool(found.rows) and bool(found.columns)
 
@@ -138,7 +138,7 @@ def _plan(found: Rows, target: Target, choices: Choices) -> Sharing:
 
 
 def _threads(found: Rows, target: Target) -> int:
-    """Threads of a row: so few that all rows have theirs at the same time, if that can be."""
+    """Threads of a row: few enough for all rows to run at the same time, if possible."""
     if found.length is None:
         return _MOST_THREADS
     threads = min(_MOST_THREADS, max(WARP, round_up_to_power(-(-found.length // _LEAST_EACH))))
@@ -152,11 +152,10 @@ def _threads(found: Rows, target: Target) -> int:
 
 @dataclass
 class _Placed:
-    """What is where: partial results that are summed up in registers, and the blocks that put them
-    down."""
+    """Blocks that sum partial results in registers, and for each the block that stores them."""
 
     homes: dict[str, str] = field(default_factory=dict[str, str])
-    #: Those of them that sum up several neighbours side by side.
+    #: Those of them that sum several adjacent elements side by side.
     vectors: set[str] = field(default_factory=set[str])
 
 
@@ -198,7 +197,7 @@ ROW_SUMS = Rule("row_sums", _match_one, _plan, schedule_rows)
 
 
 def _factored(s: Schedule, name: str, threads: int, placed: _Placed) -> list[str]:
-    """The blocks that reduce parts of a row, before the one that joins them."""
+    """Split a reduction; gives the blocks that reduce parts of a row, before the joining one."""
     block, loops = s.block_of(name), s.loops(name)
     along = fused(s, [loop for loop in loops if not feeds_only(block, loop, "spatial")])
     length = extent_of_loop(s, along)
@@ -225,7 +224,7 @@ def _factored(s: Schedule, name: str, threads: int, placed: _Placed) -> list[str
 
 
 def _lanes(s: Schedule, name: str, along: Loop, threads: int) -> int:
-    """Neighbours of a row that a thread reads at once."""
+    """Contiguous elements of a row that a thread reads at once."""
     length, block = extent_of_loop(s, along), s.block_of(name)
     last = next(it for it in reversed(block.iters) if it.kind == "reduce")
     read = [a for a in accesses_of(block) if a.step(last.var) != 0]
@@ -236,9 +235,9 @@ def _lanes(s: Schedule, name: str, along: Loop, threads: int) -> int:
 
 
 def _row_loops(s: Schedule, last: str, before: list[str], rows: int) -> tuple[Loop, Loop | None]:
-    """The loop over blocks of the grid, and the one over the rows of a block if there are several.
+    """The loop over blocks of the grid, and the one over the rows of a block if it has several.
 
-    A single row gets a loop around it.
+    A single row gets a loop of one iteration.
     """
     block, loops = s.block_of(last), s.loops(last)
     spatial = [loop for loop in loops if feeds_only(block, loop, "spatial")]
@@ -261,8 +260,8 @@ def _inside(s: Schedule, name: str, grid: Loop) -> list[Loop]:
 
 
 def _require_rows_of_their_own(s: Schedule, names: Sequence[str], grid: Loop) -> None:
-    """Refuse where blocks of threads would compute the same: groups of channels, say, once for each
-    of their channels."""
+    """Refuse where blocks of threads would compute the same results: those of a group of channels,
+    say, once per channel."""
     loop = s.loop_of(grid)
     if extent_of_loop(s, grid) == 1:
         return
@@ -273,7 +272,7 @@ def _require_rows_of_their_own(s: Schedule, names: Sequence[str], grid: Loop) ->
 
 
 def _choose_memory(s: Schedule, names: Sequence[str], grid: Loop, placed: _Placed) -> None:
-    """Shared memory for what one block of threads hands on, as much as fits."""
+    """Shared memory for intermediate results within a block of threads, as much as fits."""
     left = _SHARED
     for name in dict.fromkeys(names):
         if name in placed.homes:
@@ -294,7 +293,7 @@ def _choose_memory(s: Schedule, names: Sequence[str], grid: Loop, placed: _Place
 
 
 def _give_to_threads(s: Schedule, name: str, grid: Loop, row: Loop | None, plan: Sharing) -> None:
-    """A phase of a block: its rows and what it does along them by threads."""
+    """Bind the loops of one block (its rows, and the loops along them) to threads."""
     block, inside = s.block_of(name), _inside(s, name, grid)
     spatial = [loop for loop in inside if feeds_only(block, loop, "spatial")]
     rows = [loop for loop in spatial if row is not None and _is_row(s, name, loop, grid)][:1]
@@ -311,7 +310,7 @@ def _give_to_threads(s: Schedule, name: str, grid: Loop, row: Loop | None, plan:
 
 
 def _unit_loop(s: Schedule, name: str, others: list[Loop]) -> Loop:
-    """A loop of one iteration around what one thread does."""
+    """A loop of one iteration around the work of a single thread."""
     if not others:
         return s.add_unit_loop(name)
     unit, others[0] = s.split(others[0], 1, None)
@@ -324,7 +323,7 @@ def _is_row(s: Schedule, name: str, loop: Loop, grid: Loop) -> bool:
 
 
 def _spread(s: Schedule, name: str, loop: Loop, others: list[Loop], threads: int) -> None:
-    """What runs along a row by all threads, as wide as they can read and write."""
+    """Distribute a loop along a row over all threads, with the widest possible accesses."""
     extent, lanes = extent_of_loop(s, loop), 1
     if extent is not None and extent <= threads:
         s.bind(loop, "threadIdx.x")

@@ -1,12 +1,12 @@
-"""Products with few tiles and long sums: parts of the sums side by side, joined by a second launch.
+"""Products with few tiles and long sums: parts of the sums in parallel, joined by a second launch.
 
 for m: for n: for k: C[m, n] += A[m, k] * B[k, n]
 -->
 for p: for m: for n: for k: P[p, m, n] += A[m, p * length + k] * B[p * length + k, n]
 for m: for n: for p: C[m, n] += P[p, m, n]
 
-The first is a product of a batch, for the rule for products; the second a sum like others, which
-what follows element by element is joined with.
+The first is a batched product, for the rule for products; the second an ordinary sum, with which
+the elementwise epilogue is fused.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Gpu, Target
 
 _F32: Final = DType.of("float32")
-#: The side of tiles that are counted.
+#: The side of the tiles that are counted.
 _TILE: Final = 64
-#: Steps that a part has at least.
+#: The fewest steps of a part.
 _LEAST: Final = 64
-#: Parts are made of so many steps where that can be: those of tiles in shared memory.
+#: Parts are multiples of these if possible: the depths of tiles in shared memory.
 _STEPS: Final = (64, 32)
-#: Sums from which on a second launch is worth it even where every multiprocessor has a tile.
+#: The length of sums from which a second launch pays even where every multiprocessor has a tile.
 _LONG: Final = 4096
 #: Tiles that each multiprocessor should have.
 _EACH: Final = 2
-#: Groups of warps are taken where they should take this times as long as warps at most: they write
-#: fewer partial sums, and parts by warps take longer than foretold.
+#: Groups of warps are chosen while their estimate is at most this multiple of that of warps: they
+#: write fewer partial sums, and parts by warps take longer than estimated.
 _NEAR: Final = 1.05
-#: Bytes of partial sums, written and read again, that take as long as an iteration of a tile.
+#: Bytes of partial sums whose writing and reading takes as long as an iteration of a tile.
 _BYTES_OF_STEP: Final = 2_000_000
 
 
 class LongProduct(NamedTuple):
-    """A product, how many tiles and results it has, and how long its sum is."""
+    """A product, the number of its tiles and results, and the length of its sum."""
 
     product: Product
     tiles: int
@@ -53,7 +53,7 @@ class LongProduct(NamedTuple):
 
 def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
     found = match_product(s, name, target)
-    # Windows of images are gathered by other variables of the sum than the first, at a loss.
+    # For windows of images, splitting the first variable of the sum is slower.
     counted = None if found is None or len(found.reduced) > 1 else _counted(found)
     if counted is None or target.gpu is None:
         return None
@@ -73,8 +73,8 @@ def _counted(found: Product) -> LongProduct | None:
 
 
 def _parts(found: LongProduct, target: Target) -> int:
-    """Parts that are all as long: at most as many as keep the device busy, and about as many as
-    make up for the partial sums that they write."""
+    """The number of equally long parts: at most what keeps the device busy, and about what balances
+    the cost of the partial sums."""
     gpu = target.gpu
     assert gpu is not None
     wanted = _EACH * gpu.multiprocessors // max(1, found.tiles)
@@ -84,13 +84,13 @@ def _parts(found: LongProduct, target: Target) -> int:
     candidates = next(filter(None, lengths), even)
     if has_instruction(found.product, target) and estimate(found.product, gpu).by_groups:
         return _parts_of_groups(found, [1, *candidates], gpu)
-    # Where n partial sums take as long to write and read as the steps that each part has.
+    # The n for which n partial sums take as long to write and read as the steps of a part.
     best = sqrt(found.length / _STEPS[0] * _BYTES_OF_STEP / _moved(found))
     return min(candidates, key=lambda n: abs(log(n / best)), default=1)
 
 
 def _parts_of_groups(found: LongProduct, candidates: Sequence[int], gpu: Gpu) -> int:
-    """The parts of a sum that groups of warps multiply, unless warps are clearly faster."""
+    """The number of parts for groups of warps, unless warps are clearly faster."""
     by_groups = {n: _seconds(found, n, gpu, estimate_by_groups) for n in candidates}
     by_any = {n: _seconds(found, n, gpu, lambda p, g: estimate(p, g).seconds) for n in candidates}
     times = by_groups if min(by_groups.values()) <= _NEAR * min(by_any.values()) else by_any
@@ -100,7 +100,7 @@ def _parts_of_groups(found: LongProduct, candidates: Sequence[int], gpu: Gpu) ->
 def _seconds(
     found: LongProduct, parts: int, gpu: Gpu, estimated: Callable[[Product, Gpu], float]
 ) -> float:
-    """About how long both launches take, or one without parts."""
+    """Estimated seconds of both launches, or of the only one with a single part."""
     (along,) = found.product.reduced
     part = along._replace(extent=const(found.length // parts))
     batch = Iter(Var("part", along.var.dtype), const(parts), "spatial")
@@ -110,7 +110,7 @@ def _seconds(
 
 
 def _moved(found: LongProduct) -> int:
-    """The bytes of partial sums of one part, written and read again."""
+    """Bytes of the partial sums of one part, written and read again."""
     return 2 * _F32.itemsize * max(1, found.results)
 
 

@@ -8,10 +8,10 @@
             gates = the sums of the parts
             for the tile in threads: cell, state = …
 
-All that a step computes of a tile is in one block, so that blocks meet once for each step. There is
-a tile for each multiprocessor: `lower.gpu.merge_launches` makes one launch of all steps, and copies
-the weights once. Small networks have one tile, and no block waits for another. Where there are many
-rows, a thread has all gates of several of them, and uses twice what it has read.
+All that a step computes of a tile is in one block, so that blocks synchronize once per step. There
+is a tile for each multiprocessor: `lower.gpu.merge_launches` makes one launch of all steps, and
+copies the weights once. Small networks have one tile, and no block waits for another. With many
+rows, a thread computes all gates of several rows, and uses each loaded weight for all of them.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ from tilewright.target import Target
 
 #: Threads of a block.
 _THREADS: Final = 256
-#: Products of a step up to which one block is faster than many that wait for each other.
+#: The most products of a step for which one block is faster than many that synchronize.
 _FEW: Final = 1 << 15
-#: Bytes of a result at most.
+#: The most bytes of a result.
 _RESULT: Final = 8
-#: Iterations of a sum that a part has at least.
+#: The fewest iterations of a part of a sum.
 _LEAST: Final = 8
-#: Rows that a thread has at most, from how many on, and terms that it reads at once then.
+#: Rows per thread, from how many rows on, and the terms that a thread then reads at once.
 _ROWS: Final = (4, 2)
 _MANY_ROWS: Final = 8
 _TERMS: Final = 4
-#: How many times larger tiles may be than it takes to have one for each multiprocessor.
+#: How many times larger tiles may be than with one for each multiprocessor.
 _TOO_LARGE: Final = 4
 
 
 class Sizes(NamedTuple):
-    """Directions, rows, gates and elements of the hidden state; terms of each sum."""
+    """Directions, rows, gates and elements of the hidden state; and the terms of each sum."""
 
     directions: int
     rows: int
@@ -67,11 +67,11 @@ class Sizes(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The product of a step, the block that makes its weights, and those that follow it."""
+    """The product of a step, the block that makes its weights, and the blocks after it."""
 
     sizes: Sizes
     weights: str | None
-    #: Bytes of a weight.
+    #: Bytes per weight.
     width: int
     following: list[str]
 
@@ -84,7 +84,7 @@ class Tiles(NamedTuple):
     rows: int
     parts: int
     threads: int
-    #: Whether weights, and what is computed of a tile, are in shared memory.
+    #: Whether weights, and results of a tile, are in shared memory.
     is_shared: bool
     keeps_results: bool
 
@@ -121,7 +121,7 @@ def _fed(s: Schedule, name: str) -> list[tuple[Iter, Loop]]:
 
 
 def _weights(s: Schedule, name: str, c: Contraction) -> str | None:
-    """The block that brings the weights into the order of the product, if nothing else reads it."""
+    """The block that reorders the weights for the product, if nothing else reads it."""
     for ref in s.producers(name):
         block = s.block_of(ref)
         if stores_of(block)[0].buffer is not c.b.buffer or not is_injective(block):
@@ -132,7 +132,7 @@ def _weights(s: Schedule, name: str, c: Contraction) -> str | None:
 
 
 def _following(s: Schedule, name: str, sizes: Sizes) -> list[str]:
-    """The blocks right behind the product that compute a step element by element."""
+    """The elementwise blocks of a step right after the product."""
     around = _step_loop(s, name)
     names = [b.name for b in s.blocks() if around in s.loops(b.name)]
     found: list[str] = []
@@ -165,7 +165,7 @@ def _plan(found: Step, target: Target, choices: Choices) -> Tiles:
 
 
 def _tiles(found: Step, multiprocessors: int, room: int) -> list[int]:
-    """Lengths of tiles, the best first."""
+    """Candidate lengths of tiles, the best first."""
     sizes = found.sizes
     all_of = sizes.rows * sizes.gates * sizes.hidden * sizes.terms
     bytes_of_all = found.width * sizes.gates * sizes.hidden * sizes.terms
@@ -179,7 +179,7 @@ def _tiles(found: Step, multiprocessors: int, room: int) -> list[int]:
 
 
 def _parts(terms: int, most: int) -> int:
-    """Parts of a sum: a power of two that divides the number of its terms."""
+    """Parts of a sum: a power of two that divides its length."""
     parts = 1
     while parts * 2 <= most and terms % (parts * 2) == 0 and terms // (parts * 2) >= _LEAST:
         parts *= 2
@@ -218,7 +218,7 @@ STEP_PRODUCTS = Rule("steps", _match, _plan, _schedule)
 
 
 def _factored(s: Schedule, name: str, plan: Tiles) -> str:
-    """The block that sums up parts, if there are several: neighbouring terms are of others."""
+    """Split the sum into interleaved parts; gives the block that sums them, or ""."""
     *_, along = s.loops(name)
     terms = plan.step.sizes.terms
     if plan.rows > 1 and terms % (plan.parts * _TERMS) == 0:
@@ -230,9 +230,9 @@ def _factored(s: Schedule, name: str, plan: Tiles) -> str:
 
 
 def _tiled(s: Schedule, name: str, tile: int) -> Loop:
-    """The loop over tiles of the hidden state, in all directions."""
+    """Cut a block into tiles of the hidden state; gives the loop over tiles of all directions."""
     block, fed = s.block_of(name), loops_within(s, name, s.loops(name)[0])
-    # The last loop is to write neighbouring elements.
+    # The last loop should write contiguous elements.
     direction, *middle, hidden = _results(block)
     tiles, inner = s.split(fed[hidden], None, tile)
     around = [fed[direction]] if direction in fed else []
@@ -241,22 +241,22 @@ def _tiled(s: Schedule, name: str, tile: int) -> Loop:
 
 
 def _results(block: Block) -> list[Var]:
-    """What counts the results of a step, in the order of memory: direction, row, part of a sum,
-    gate, element of the hidden state. What takes one value may have no loop."""
+    """The variables that index a step's results, in memory order: direction, row, part of a sum,
+    gate, element of the hidden state. Those of extent 1 may have no loop."""
     spatial = {it.var for it in block.iters if it.kind == "spatial"}
     indices = stores_of(block)[0].indices
     return [i for i in indices if isinstance(i, Var) and i in spatial]
 
 
 def _keep_in_block(s: Schedule, name: str, readers: set[str]) -> None:
-    """Shared memory for what only blocks of the same launch read."""
+    """Use shared memory for what only blocks of the same launch read."""
     buffer = stores_of(s.block_of(name))[0].buffer
     if is_intermediate(s, buffer) and {r.name for r in s.consumers(name)} <= readers:
         s.set_scope(name, buffer, "shared")
 
 
 class Inside(NamedTuple):
-    """The loops of a block in a tile: over results, the first of them for threads, and of sums."""
+    """The loops of a block in a tile: over results (the first for threads), and of the sum."""
 
     over: list[Loop]
     along: list[Loop]
@@ -279,20 +279,20 @@ def _inside(s: Schedule, name: str, grid: Loop, threads: int) -> Inside:
 
 
 def _in_threads(s: Schedule, names: Sequence[str], grid: Loop, threads: int) -> None:
-    """The elements of a tile by threads, each of which does all blocks for its own."""
+    """Bind the elements of a tile to threads, each of which computes all blocks for its own."""
     first, *others = [_inside(s, name, grid, threads) for name in names]
     for other in others:
         for a, b in zip(first.over, other.over, strict=True):
             s.merge(a, b)
     s.bind(first.over[0], "threadIdx.x")
-    # What several iterations read is on its way at the same time.
+    # Unrolled iterations overlap their loads.
     write_out(s, first.along or first.over[1:])
 
 
 def _rows_in_threads(s: Schedule, summed: str, home: str, grid: Loop, plan: Tiles) -> None:
-    """All gates of several rows by each thread, in registers; terms of sums are outside of these.
+    """Each thread computes all gates of several rows in registers, with the sum's loop outside.
 
-    Neighbouring threads have neighbours of the hidden state, then other rows.
+    Adjacent threads have adjacent elements of the hidden state, then other rows.
     """
     spread = [_spread_rows(s, name, grid, plan.rows) for name in (summed, home)]
     (thread, own, along), (other, copied, _) = spread
@@ -308,7 +308,7 @@ def _rows_in_threads(s: Schedule, summed: str, home: str, grid: Loop, plan: Tile
 def _spread_rows(
     s: Schedule, name: str, grid: Loop, rows: int
 ) -> tuple[Loop, list[Loop], list[Loop]]:
-    """The loop over threads, those over the results of one, and those over terms."""
+    """The loop over threads, the loops over one thread's results, and those over terms."""
     fed, loops = loops_within(s, name, grid), list(s.loops(name))
     block, inside = s.block_of(name), loops[loops.index(grid) + 1 :]
     along = [x for x in inside if not feeds_only(block, x, "spatial")]
@@ -320,7 +320,7 @@ def _spread_rows(
 
 
 def _bring(s: Schedule, weights: str, grid: Loop, plan: Tiles) -> None:
-    """Weights where threads read them: in shared memory, or from where they lie."""
+    """Bring weights where threads read them: into shared memory, or in place."""
     if not plan.is_shared:
         s.compute_inline(weights)
         return

@@ -8,10 +8,10 @@ for tiles of C in blocks:
         for z, y, x in threads: As[…] = A[…]                   a tile of each operand
         for z, y, x in threads: Bs[…] = B[…]
         for z, y in warps: for k1, i, j: acc[z, y, :, i, j, :] += As[…] · Bs[…]      `ir.warps`
-    for z, y, x in threads: C[…] = acc[…]                      with what follows element by element
+    for z, y, x in threads: C[…] = acc[…]                      with the epilogue
 
-A tile lies in shared memory as its operand does, by rows or by columns, where the instruction can
-take both; those of bytes lie along the sum.
+A tile in shared memory has the layout of its operand, by rows or by columns, where the instruction
+can take both; tiles of bytes are contiguous along the sum.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _match_followed(s: Schedule, name: str, target: Target) -> Product | None:
 
 
 def _fits(p: Product, target: Target) -> bool:
-    """Whether there is an instruction, and enough of a sum that its operands can be copied for."""
+    """Whether there is an instruction, and the sum is long enough for copies of its operands."""
     is_long = len(p.reduced) == 1 and (extent_of(p.reduced[0]) or UNKNOWN) >= TILE_SIDE
     return is_long and has_instruction(p, target)
 

@@ -28,15 +28,15 @@ from tilewright.schedule.rules.gpu.warp_tiles import Warps
 from tilewright.schedule.rules.rule import Choices
 from tilewright.target import Gpu, Target
 
-#: What a size counts as that is known only when the program runs: tokens, or a small batch.
+#: The value assumed for a size known only at run time: tokens, or a small batch.
 UNKNOWN: Final = 256
-#: Bytes of each row along the sum that are in shared memory at the same time, the best first.
+#: Bytes of each row along the sum that are in shared memory together, the best first.
 _STEP_BYTES: Final = (128, 64, 32)
-#: Of how many iterations the operands are in shared memory at once, and the part of a
-#: multiprocessor's memory that they may take with warps: two blocks should fit.
+#: The most pipeline stages whose operands are in shared memory at once, and the fraction of a
+#: multiprocessor's shared memory for them without groups: two blocks should fit.
 _STAGES: Final = 4
 _SHARE: Final = 0.5
-#: The same where each multiprocessor has a tile at most: nothing else hides how long copies take.
+#: The same where each multiprocessor has at most one tile: nothing else hides copies' latency.
 _STAGES_ALONE: Final = 8
 
 
@@ -48,8 +48,8 @@ class Shape(NamedTuple):
 
 
 class TensorPlan(NamedTuple):
-    """A plan with the warps that compute a tile, and of how many iterations the operands are in
-    shared memory at once."""
+    """A plan with the warps that compute a tile, and the number of pipeline stages whose operands
+    are in shared memory at once."""
 
     plan: Plan
     warps: Warps
@@ -70,13 +70,13 @@ _BY_WARPS: Final = (
     Shape(Tile(32, 16), Warps(2, 1)),
     Shape(Tile(16, 16), Warps(1, 1)),
 )
-#: All threads of a tile copy as many vectors of each operand.
+#: Only tiles where every thread copies equally many vectors.
 _BY_GROUPS: Final = tuple(
     Shape(Tile(rows, columns), Warps(rows // GROUP_ROWS, GROUP, are_groups=True))
     for rows, columns in product((64, 128, 192), GROUP_COLUMNS)
     if columns * ROW_BYTES // EXCHANGED_BYTES % (rows // GROUP_ROWS * GROUP * WARP) == 0
 )
-#: Registers of a thread besides its sums.
+#: Registers of a thread apart from its sums.
 _OWN_REGISTERS: Final = 48
 
 
@@ -97,7 +97,7 @@ def plan_tensor_product(found: Product, target: Target, choices: Choices) -> Ten
 
 
 class Estimate(NamedTuple):
-    """About how long a product takes, and whether groups of warps multiply."""
+    """Estimated time of a product, and whether groups of warps multiply."""
 
     seconds: float
     by_groups: bool
@@ -109,22 +109,22 @@ def estimate(found: Product, gpu: Gpu) -> Estimate:
 
 
 def estimate_by_groups(found: Product, gpu: Gpu) -> float:
-    """About how many seconds a product takes that groups of warps can multiply."""
+    """Estimated seconds of a product if groups of warps multiply."""
     groups = (shape for shape in _shapes(found, gpu) if shape.warps.are_groups)
     return min((_cost(found, shape, gpu) for shape in groups), default=inf)
 
 
 def _shapes(found: Product, gpu: Gpu) -> list[Shape]:
-    """The tiles that a product can have."""
+    """The tiles that fit a product."""
     groups = [s for s in _BY_GROUPS if _registers(s) <= gpu.registers]
     shapes = [*_BY_WARPS, *(groups if _suits_groups(found, gpu) else ())]
     return [shape for shape in shapes if _is_filled(found, shape)]
 
 
 def _suits_groups(found: Product, gpu: Gpu) -> bool:
-    """Whether groups of warps can multiply, and are fast: tiles lie in shared memory one after the
-    other, which is known of operands with one size at most that is not; and rows of operands are
-    whole vectors, which copies are by that run ahead."""
+    """Whether groups of warps can multiply, and are fast: tiles are stored contiguously in shared
+    memory, which is only known for operands with at most one unknown size; and rows of operands are
+    whole vectors, as asynchronous copies need."""
     sizes = [extent_of(it) for it in (found.row, found.column, *found.others, *found.reduced)]
     rows = [c.buffer.shape[-1] for c in (found.contraction.a, found.contraction.b)]
     neighbours = _factors(found).neighbours
@@ -133,14 +133,14 @@ def _suits_groups(found: Product, gpu: Gpu) -> bool:
 
 
 def _registers(shape: Shape) -> int:
-    """About how many registers the groups that compute a tile take."""
+    """The approximate number of registers of the groups that compute a tile."""
     threads = shape.warps.down * GROUP * WARP
     return threads * (shape.tile.columns // 2 + _OWN_REGISTERS)
 
 
 def _is_filled(found: Product, shape: Shape) -> bool:
-    """Whether all warps of a tile have something to compute, or all groups: more than the rows of
-    one warp, without which the layout of sums would not tell the warps of a group apart."""
+    """Whether all warps of a tile have something to compute. Groups need more rows than one warp
+    has, or else the layout of sums could not distinguish the warps of a group."""
     (rows, columns), warps = shape
     if warps.are_groups and (extent_of(found.row) or rows) <= TILE_SIDE:
         return False
@@ -181,27 +181,27 @@ def _length(found: Product) -> int:
 
 # ---- how long it takes --------------------------------------------------------------------------
 
-#: What the steps of an instruction take at least, and what beginning and ending a tile takes.
+#: The shortest time of an instruction's steps, and the overhead of a tile.
 _STEP_SECONDS: Final = 1e-7
 _TILE_SECONDS: Final = 1e-6
-#: The share of its tensor operations that a GPU reaches, and how many times as fast as its memory
-#: the cache that all multiprocessors share is.
+#: The fraction of the peak tensor rate that is reached, and how many times as fast as memory the
+#: shared L2 is.
 _REACHED: Final = 0.91
 _CACHED: Final = 2.0
-#: From a copy to its arrival; what a tile of a group takes to begin, and each of its results.
+#: The latency of a copy; a tile's overhead with groups of warps, and the time of each result.
 _ARRIVAL_SECONDS: Final = 1e-6
 _GROUP_SECONDS: Final = 1.5e-6
 _RESULT_SECONDS: Final = 1.4e-10
 
 
 def _cost(found: Product, shape: Shape, gpu: Gpu) -> float:
-    """About how many seconds all tiles take."""
+    """Estimated seconds of all tiles."""
     by = _cost_by_groups if shape.warps.are_groups else _cost_by_warps
     return by(found, shape, gpu)
 
 
 def _cost_by_warps(found: Product, shape: Shape, gpu: Gpu) -> float:
-    """The steps of an instruction after those before."""
+    """The time of the steps of instructions, one after the other."""
     tile, factors = shape.tile, _factors(found)
     at_once, size = factors.steps, factors.a.itemsize
     flops = gpu.tensor_flops_of(size)
@@ -213,7 +213,7 @@ def _cost_by_warps(found: Product, shape: Shape, gpu: Gpu) -> float:
 
 
 def _cost_by_groups(found: Product, shape: Shape, gpu: Gpu) -> float:
-    """Rounds of tiles, where a multiprocessor has several at the same time if they fit."""
+    """Rounds of tiles, where several share a multiprocessor if they fit."""
     (rows, columns), tiles = shape.tile, _tiles(found, shape.tile)
     size, pitch = _factors(found).a.itemsize, _factors(found).pitch
     iterations = -(-_length(found) // pitch)
@@ -227,7 +227,7 @@ def _cost_by_groups(found: Product, shape: Shape, gpu: Gpu) -> float:
     copied = each * gpu.multiprocessors / (_CACHED * gpu.bandwidth)
     waiting = _ARRIVAL_SECONDS / max(1, stages - 2)
     iteration = max(together * max(multiplied, copied), waiting)
-    # The results of a tile are written while others are multiplied.
+    # The results of a tile are written while another tile is multiplied.
     written = rows * columns * _RESULT_SECONDS * (together / 2 if together > 1 else 1)
     rounds = -(-tiles // (gpu.multiprocessors * together))
     return rounds * (_GROUP_SECONDS + written + iterations * iteration)

@@ -20,17 +20,17 @@ from tilewright.schedule.rules.transpose_plan import as_transpose
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Elements of a tile in each direction: a warp reads, or writes, a row of it.
+#: Side of a tile: a warp reads, or writes, one row of it.
 _TILE: Final = 32
-#: Rows of a tile at the side of each other; the rest of them one after the other.
+#: Rows of a tile that are copied in parallel; the others follow one after the other.
 _ROWS: Final = 8
-#: Thinner ones are left to the caches.
+#: Thinner transposes are left to the caches.
 _LEAST: Final = 16
 
 
 class Directions(NamedTuple):
-    """The variables along which neighbours lie in the source and in the result, and the place of
-    the latter among the source's indices."""
+    """The variables that are contiguous in the source and in the result, and the position of the
+    latter among the source's indices."""
 
     source: Var
     result: Var
@@ -38,7 +38,7 @@ class Directions(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """The same with the rows of threads of a block."""
+    """The directions, and the rows of threads of a block."""
 
     directions: Directions
     rows: int
@@ -86,12 +86,11 @@ TRANSPOSES = Rule("transposes", _match, _plan, _schedule)
 
 
 def _lay_out(s: Schedule, copy: str, place: int) -> None:
-    """Tiles one after the other, their rows a bit more than a row apart: neither the rows nor the
-    columns of a tile fall into the same bank."""
+    """Lay out tiles one after the other, with rows padded to avoid bank conflicts."""
     tile = s.block_of(copy).writes[0].buffer
     extents = [int(e.value) for e in tile.shape if isinstance(e, Const)]
     if len(extents) < tile.ndim:
-        return  # what is known only when the program runs is no part of a layout
+        return  # a layout cannot depend on sizes known only at run time
 
     def layout(*indices: Expr) -> tuple[Expr, ...]:
         number: Expr = const(0)

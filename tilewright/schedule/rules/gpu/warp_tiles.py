@@ -1,8 +1,9 @@
-"""Tiles that warps multiply by tensor instructions (`ir.warps`): who computes and holds what.
+"""Tiles that warps multiply by tensor instructions (`ir.warps`): which thread computes and holds
+what.
 
-Rows and columns of a tile are shared by warps along `threadIdx.z` and `threadIdx.y`; the threads of
-a warp run along `threadIdx.x`. Groups of warps share the rows alone, along `threadIdx.z`; the four
-warps of a group run along `threadIdx.y`.
+Rows and columns of a tile are distributed over warps along `threadIdx.z` and `threadIdx.y`; the
+threads of a warp run along `threadIdx.x`. Groups of warps share only the rows, along `threadIdx.z`;
+the four warps of a group run along `threadIdx.y`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tilewright.target import Target
 
 
 class Warps(NamedTuple):
-    """How many warps share the rows and the columns of a tile, or how many groups of warps share
+    """How many warps share the rows and the columns of a tile; or how many groups of warps share
     the rows, and how many warps a group has."""
 
     down: int
@@ -58,19 +59,19 @@ class WarpTile(NamedTuple):
 
     @property
     def factors(self) -> Factors:
-        """What its instruction multiplies."""
+        """The types of its instruction's operands."""
         found = self.product.factors
         assert found is not None, "its product has an instruction"
         return found
 
     def parts(self, side: int) -> tuple[int, int, int]:
-        """Rows (0) or columns (1) as warps, tiles of an instruction, and what is in these."""
+        """Rows (0) or columns (1) as warps, tiles of an instruction, and such a tile's side."""
         count = (self.warps.down, self.warps.over)[side]
         return count, self.size[side] // count // TILE_SIDE, TILE_SIDE
 
 
 def has_instruction(p: Product, target: Target) -> bool:
-    """Whether there is an instruction for a product, which rows and columns are enough for."""
+    """Whether there is an instruction for a product, with enough rows and columns to use it."""
     gpu, factors = target.gpu, p.factors
     sides = (extent_of(it) for it in (p.row, p.column))
     is_wide = all(extent is None or extent > TILE_SIDE // 2 for extent in sides)
@@ -79,7 +80,7 @@ def has_instruction(p: Product, target: Target) -> bool:
 
 
 def runs_along_sum(s: Schedule, name: str, copy: str, depth: Var) -> bool:
-    """Whether an operand has neighbours along the sum."""
+    """Whether an operand is contiguous along the sum."""
     tile = s.block_of(copy).writes[0].buffer
     (load,) = [
         e for e in all_exprs(s.block_of(name).body) if isinstance(e, Load) and e.buffer is tile
@@ -89,7 +90,7 @@ def runs_along_sum(s: Schedule, name: str, copy: str, depth: Var) -> bool:
 
 
 def start_sums(s: Schedule, name: str, start: str, tile: WarpTile, around: Loop) -> None:
-    """Sums begin in the threads that have them; `around` is the loop over tiles."""
+    """Initialise sums in the threads that hold them; `around` is the loop over tiles."""
     store = stores_of(s.block_of(start))[0]
     places = positions(s, name, tile.product)
     rows, columns = (loops_of(s, start, store.indices[place], around) for place in places)
@@ -98,9 +99,9 @@ def start_sums(s: Schedule, name: str, start: str, tile: WarpTile, around: Loop)
 
 
 def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
-    """Loops over the sums of a tile by the threads that have these; gives the loop over pairs of
-    neighbours. Results that fill half of an instruction's rows or columns at most are in the first
-    halves of what threads have."""
+    """Bind loops over the sums of a tile to the threads that hold them; gives the loop over pairs
+    of contiguous elements. Results that fill at most half of an instruction's rows or columns are
+    in the first halves of what threads hold."""
     down, right = (_halves(s, loop) for loop in (row, column))
     if tile.warps.are_groups:
         wm, wn, high, below = s.split(row, tile.warps.down, tile.warps.over, down, 8)
@@ -120,13 +121,13 @@ def by_threads(s: Schedule, row: Loop, column: Loop, tile: WarpTile) -> Loop:
 
 
 def _halves(s: Schedule, loop: Loop) -> int:
-    """How many halves of an instruction's rows or columns a loop over results goes through."""
+    """How many halves of an instruction's rows or columns a loop over results covers."""
     extent = extent_of_loop(s, loop)
     return 1 if extent is not None and extent <= TILE_SIDE // 2 else 2
 
 
 def finish(s: Schedule, name: str, home: str, tile: WarpTile, around: Loop) -> None:
-    """What takes the sums on, by the threads that have them."""
+    """Compute the reader of the sums in the threads that hold them."""
     block, acc = s.block_of(home), stores_of(s.block_of(name))[0].buffer
     load = next(e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is acc)
     places = positions(s, name, tile.product)
@@ -136,12 +137,12 @@ def finish(s: Schedule, name: str, home: str, tile: WarpTile, around: Loop) -> N
     assert isinstance(own, Var)
     (extent,) = (extent_of(it) for it in block.iters if it.var is own)
     is_run = Access(store.buffer, store.indices).step(own) == 1
-    # With an odd number of columns a pair may be half inside.
+    # With an odd number of columns a pair may be half outside.
     s.vectorize(pair) if is_run and (extent or 2) % 2 == 0 else s.unroll(pair)
 
 
 def lay_out_sums(s: Schedule, name: str, tile: WarpTile) -> None:
-    """Sums by the threads that have them."""
+    """Lay out the sums by the threads that hold them."""
     acc = stores_of(s.block_of(name))[0].buffer
     lay_out_own(s, name, acc, positions(s, name, tile.product), tile)
 
@@ -149,7 +150,7 @@ def lay_out_sums(s: Schedule, name: str, tile: WarpTile) -> None:
 def lay_out_own(
     s: Schedule, name: str, buffer: Buffer, sides: tuple[int, int], tile: WarpTile
 ) -> None:
-    """Elements by the threads that have them: buffer[…, warps, thread, tiles of the warp, own].
+    """Lay out a buffer by owning thread: buffer[…, warps, thread, tiles of the warp, own].
 
     `sides` are the dimensions of rows and of columns.
     """
@@ -166,7 +167,7 @@ def lay_out_own(
 
 
 def _threads(places: tuple[Expr, Expr], tile: WarpTile) -> list[Expr]:
-    """Which warp has a sum."""
+    """Which warp holds a sum."""
     if tile.warps.are_groups:
         return [places[0] // GROUP_ROWS % tile.warps.down, places[0] // TILE_SIDE % GROUP]
     sides = zip(places, tile.size, tile.warps[:2], strict=True)
@@ -174,7 +175,7 @@ def _threads(places: tuple[Expr, Expr], tile: WarpTile) -> list[Expr]:
 
 
 def _parts(places: tuple[Expr, Expr], tile: WarpTile) -> list[Expr]:
-    """In which of its tiles of an instruction a warp has a sum."""
+    """Which of a warp's tiles of an instruction holds a sum."""
     if tile.warps.are_groups:
         return [places[1] // TILE_SIDE % (tile.size.columns // TILE_SIDE)]
     return [index // TILE_SIDE % tile.parts(side)[1] for side, index in enumerate(places)]
@@ -190,10 +191,10 @@ def lay_out_copy(
     by_sum: bool,
     by_groups: bool = False,
 ) -> None:
-    """A tile with neighbours along the sum or along the other side, as its operand has.
+    """Store a tile contiguously along the sum or along the other side, as its operand is.
 
-    Rows are an odd number of vectors apart, so that those of eight rows lie in different banks.
-    Groups of warps take rows of some length, which their product swizzles instead.
+    Rows are an odd number of vectors apart, so that eight rows are in different banks. For groups
+    of warps, rows have a fixed length and are swizzled instead.
     """
     tile = s.block_of(copy).writes[0].buffer
     pitch, vector = (size // tile.dtype.itemsize for size in (ROW_BYTES, EXCHANGED_BYTES))
@@ -208,7 +209,7 @@ def lay_out_copy(
         v: int(e.value) if isinstance(e, Const) else None
         for v, e in zip(variables, tile.shape, strict=True)
     }
-    # The number of a tile; the length of what comes first does not matter to it.
+    # The number of the tile. A dimension of unknown extent comes first, where it does not matter.
     order = sorted(variables, key=lambda v: extents[v] is not None)
     is_known = None not in [extents[v] for v in order[1:]]
 
@@ -227,5 +228,5 @@ def lay_out_copy(
 
     s.transform_layout(copy, tile, layout)
     if is_known and not by_groups:
-        # The first dimension alone can shrink where strides are given.
+        # Where strides are given, only the first dimension can shrink.
         s.storage_align(copy, 0, 1, 2 * vector, vector)

@@ -8,8 +8,8 @@
 
 Pixels become one dimension, and so do the variables of the sum where weights allow that.
 
-The rule for products computes the copy tile by tile in shared memory. This is for callers that pass
-addresses.
+The rule for products computes the copy tile by tile in shared memory. For callers that pass
+addresses only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilewright.target import Target
 
 
 class Windows(NamedTuple):
-    """An operand that is read by windows, and the pixels of the result."""
+    """An operand that is read in windows, and the variables of the result's pixels."""
 
     image: Access
     pixels: Sequence[Iter]
@@ -50,7 +50,7 @@ def _is_plain(access: Access) -> bool:
 
 
 def _pairs(block: Block, pixels: Sequence[Iter]) -> list[int]:
-    """Neighbours among the pixels that are neighbours in the block, by the first of each two."""
+    """Pairs of pixel variables adjacent in the block, by the index of the first."""
     order = [it.var for it in block.iters]
     pairs = [(order.index(a.var), order.index(b.var)) for a, b in pairwise(pixels)]
     return [first for first, second in pairs if second == first + 1]
@@ -63,7 +63,7 @@ def _gather(s: Schedule, name: str, found: Windows, _target: Target) -> None:
 
 
 def _all_pairs(s: Schedule, name: str) -> list[int]:
-    """Neighbours among the pixels, and among the variables of the sum."""
+    """Pairs of adjacent variables of the pixels, and of the sum."""
     block = s.block_of(name)
     c = as_contraction(block)
     sides = () if c is None else (c.rows, c.columns, c.reduced)

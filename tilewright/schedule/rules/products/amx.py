@@ -26,13 +26,13 @@ from tilewright.target import Target
 
 #: The side of a matrix register of sums, in elements.
 _SIDE = 16
-#: Tiles of rows and of columns that are multiplied at a time: with their sums, up to 8 registers.
+#: Shapes of a block in tiles (rows × columns). Sums and operands together take at most 8 registers.
 _SHAPES = ((2, 2), (1, 3), (3, 1))
 
 
 @dataclass(frozen=True)
 class AmxPlan:
-    """The instruction, and how many tiles of rows and columns make a block."""
+    """The instruction, and the tiles of rows and columns in a block."""
 
     product: Product
     tiles: TileProduct
@@ -41,7 +41,7 @@ class AmxPlan:
 
 
 def _match(s: Schedule, name: str, target: Target) -> tuple[Product, TileProduct] | None:
-    """A product that the unit has an instruction for."""
+    """The block as a product that AMX has an instruction for, if it is one."""
     product = as_product(s.block_of(name))
     tiles = tile_product_for(target, *product.types) if product is not None else None
     return None if product is None or tiles is None else (product, tiles)
@@ -67,7 +67,7 @@ def _schedule(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     rows, columns = cut.pack(
         Layout(_SIDE, tiles.width), Layout(_SIDE, tiles.group, tiles.width // tiles.group)
     )
-    # Without an epilogue, sums are stored from the registers to the result.
+    # Without an epilogue, the sums are stored from the registers straight to the result.
     is_bare = s.block_of(name).writes[0].buffer in s.function.buffers
     epilogue = [] if is_bare else begin_inlined_epilogue(s, name)
     sums = s.cache_write(name, 0, "tile").name
@@ -78,7 +78,7 @@ def _schedule(s: Schedule, name: str, plan: AmxPlan, target: Target) -> None:
     steps, k = s.split(depth, None, tiles.width)
     s.reorder(*others, chunk, *outside, panel, blocks, *runs, steps, down, over, i, j, k)
     start = s.decompose_reduction(name, (*runs, steps)[0]).name
-    # While the product still reads plain rows: these show which rows a chunk needs.
+    # Before tensorizing: the product's plain reads of rows still tell which rows a chunk needs.
     cut.place_rows(rows, chunk)
     cut.place_columns(columns)
     _load_tiles(s, name, steps)
@@ -98,7 +98,7 @@ def _squares(*at: Expr) -> tuple[Expr, ...]:
 
 
 def _load_tiles(s: Schedule, name: str, steps: Loop) -> None:
-    """Both operands come into registers once for each step."""
+    """Load both operands into registers once per step of the reduction."""
     for buffer in [r.buffer for r in s.block_of(name).reads if r.buffer.scope != "tile"]:
         copy = s.cache_read(name, buffer, "tile").name
         *outer, whole = s.compute_at(copy, steps)
@@ -116,14 +116,14 @@ def _store_tiles(s: Schedule, sums: str, blocks: Loop, tiles: TileProduct) -> No
 
 
 def _place_results(s: Schedule, names: list[str], blocks: Loop) -> None:
-    """Compute the epilogue row by row: the sums are in memory by now."""
+    """Compute the epilogue row by row: by then the sums are in memory."""
     for name in names:
         if s.can("reverse_compute_at", name, blocks):
             vectorize_tile(s, s.reverse_compute_at(name, blocks)[-1:], _SIDE)
 
 
 def _compute_by(s: Schedule, loops: Sequence[Loop], intrin: str) -> None:
-    """Unroll the loops over tiles; what is below them is one instruction."""
+    """Unroll the loops over tiles and replace what is below them by one instruction."""
     down, over, i, *_ = loops
     s.unroll(down)
     s.unroll(over)

@@ -10,8 +10,8 @@ for head (parallel):
         greatest[row], powers[key, row], total[row], shares[key, row]
         for tile of columns: result[row, column] += shares[key, row] * values[key, column]
 
-Only the scores of one block are in memory, small enough to stay in the caches. Lanes are rows: a
-sum over keys adds vectors, and no number of keys leaves a vector partly used.
+Only the scores of one block are in memory, and they fit the caches. Vector lanes hold rows: a sum
+over keys adds whole vectors, and no vector is partly used whatever the number of keys.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tilewright.target import Target
 
 
 def _schedule(s: Schedule, _block: str, plan: AttentionPlan, target: Target) -> None:
-    """Compute both products, and what is between them, for a block of rows at a time."""
+    """Compute both products, and the blocks between them, for one block of rows at a time."""
     _Cut(s, plan, target).apply()
 
 
@@ -82,7 +82,7 @@ class _Cut:
         self._parallelize(heads if by_heads else [*heads, block])
 
     def _stages(self) -> list[str]:
-        """The blocks between the products; the first one reads scores from registers."""
+        """Blocks between the products; the first one reads scores from registers."""
         s, found = self.s, self.found
         readers = s.consumers(found.first)
         if len(readers) == 1 and is_injective(s.block_of(readers[0])):
@@ -93,7 +93,7 @@ class _Cut:
     # ---- operands -------------------------------------------------------------------------------
 
     def _copies(self) -> tuple[str, str | None]:
-        """The blocks that copy the rows and, by the plan, the values; keys stay in place."""
+        """Blocks that copy the rows and, by the plan, the values; keys are read in place."""
         s, found = self.s, self.found
         rows, values = map(self._writers.get, (found.rows.buffer, found.result.b.buffer))
         if rows is None or rows == values or not is_injective(s.block_of(rows)):
@@ -106,7 +106,7 @@ class _Cut:
         return rows, values
 
     def _place_values(self, name: str, around: Loop) -> None:
-        """Copy the values in a loop, with neighbouring columns side by side."""
+        """Copy the values in the loop `around`, with neighbouring columns contiguous."""
         s, column = self.s, self.found.result.columns[0].var
         s.compute_at(name, around)
         used = self.found.result.b.indices
@@ -129,13 +129,13 @@ class _Cut:
         return is_load and runs_along(Access(value.buffer, value.indices), var, self.lanes)
 
     def _transpose_rows(self, name: str, block: Loop) -> None:
-        """Transpose the rows of a block: neighbouring rows lie side by side."""
+        """Transpose the rows of a block, so that neighbouring rows are contiguous."""
         self.s.compute_at(name, block)
         self._put_last(name, self.found.rows.indices.index(self.found.row))
         self._transpose(name, block)
 
     def _transpose_added(self, name: str, block: Loop) -> None:
-        """Transpose what is added to the scores likewise, once for all heads that share it."""
+        """Transpose also what is added to the scores (a mask), once for all heads that share it."""
         s, own = self.s, self.s.block_of(name)
         row = stores_of(own)[0].indices[-1]
         for access in _strided_reads(self.s, name, row):
@@ -150,7 +150,7 @@ class _Cut:
                 self._put_last(copy, axis)
 
     def _transpose(self, name: str, block: Loop) -> None:
-        """Let a copy load vectors along its source, a square of lanes at a time."""
+        """Let a copy load vectors along its source and transpose squares of `lanes` × `lanes`."""
         s, own = self.s, self.s.block_of(name)
         loops = loops_within(self.s, name, block)
         row = stores_of(own)[0].indices[-1]
@@ -168,7 +168,7 @@ class _Cut:
     # ---- cutting --------------------------------------------------------------------------------
 
     def _cut_results(self) -> tuple[list[Loop], Loop]:
-        """The loops over heads and that over blocks of rows."""
+        """Cut the second product; gives the loops over heads and the loop over blocks of rows."""
         s, result, name = self.s, self.found.result, self.found.second
         epilogue = begin_epilogue(s, name)
         iters = s.block_of(name).iters
@@ -187,7 +187,7 @@ class _Cut:
         return [*loops.values()], block
 
     def _cut_scores(self, stage: str, block: Loop) -> None:
-        """Tiles of scores in registers; `stage` reads each while it is there."""
+        """Compute tiles of scores in registers; `stage` reads each tile from there."""
         s, found, scores = self.s, self.found, self.plan.scores
         loops = loops_within(self.s, found.first, block)
         tiles, keys = s.split(loops[found.key.var], None, scores.rows)
@@ -204,7 +204,7 @@ class _Cut:
         s.unroll(self._by_lanes(stage, tiles)[-1])
 
     def _by_lanes(self, name: str, around: Loop) -> list[Loop]:
-        """Let lanes be rows; gives the other loops of the block inside of `around`."""
+        """Vectorize a block over rows; gives its other loops inside `around`."""
         s, block = self.s, self.s.block_of(name)
         loops = loops_within(self.s, name, around)
         row = stores_of(block)[0].indices[-1]
@@ -219,7 +219,7 @@ class _Cut:
         return [*loops.values()]
 
     def _put_last(self, name: str, axis: int) -> None:
-        """Let a dimension of what a block writes be the innermost one."""
+        """Make dimension `axis` of what a block writes the innermost one."""
 
         def transposed(*indices: Expr) -> tuple[Expr, ...]:
             return (*indices[:axis], *indices[axis + 1 :], indices[axis])
@@ -234,7 +234,7 @@ class _Cut:
 
 
 def _strided_reads(s: Schedule, name: str, row: Expr) -> list[Access]:
-    """What a block reads from parameters in which neighbouring rows are not neighbours."""
+    """Reads of parameters of the function in which neighbouring rows are not contiguous."""
     block, found = s.block_of(name), dict[Buffer, Access]()
     for e in all_exprs(block.body):
         if isinstance(e, Load) and e.buffer in s.function.buffers and row in e.indices:

@@ -1,4 +1,4 @@
-"""How attention is cut: which blocks it consists of, its two tiles, and what threads take."""
+"""How attention is cut: its blocks, the two register tiles, and the work of threads."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from tilewright.schedule.rules.rule import MOST, Choices
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Threads take whole heads where there are at least so many for each core.
+#: Threads take whole heads where each core gets at least this many.
 _HEADS = 2
 
 
 @dataclass(frozen=True)
 class Attention:
-    """The two products, the blocks between them, and the dimension of their results that holds
+    """The two products, the blocks between them, and which dimension of their results is the
     rows."""
 
     first: str
     second: str
     between: tuple[str, ...]
     axis: int
-    #: What the first product reads by rows and by keys, and the variables of these.
+    #: The operands of the first product, by row and by key, and the variables of these.
     rows: Access
     keys: Access
     row: Var
     key: Iter
     depth: Iter
     result: Contraction
-    #: How the keys of a tile reach the multiply-add.
+    #: How scalars of the keys of a tile reach the multiply-add.
     factors: Factors
-    #: Whether vectors of values can be loaded from where they lie.
+    #: Whether vectors of values can be loaded in place.
     has_vectors_of_values: bool
-    #: Heads of all batches; a number that is known only at run time counts as one.
+    #: Heads of all batches; an extent that is known only at run time counts as one.
     heads: int
 
 
@@ -55,22 +55,22 @@ class AttentionPlan:
     """How attention is computed."""
 
     found: Attention
-    #: Accumulators of scores (rows of the tile are keys) and of results.
+    #: Register tiles of scores (whose rows are keys) and of results.
     scores: Tile
     results: Tile
     #: Whether the values of a head are copied, so that tiles read them in order.
     copies_values: bool
-    #: Whether threads take whole heads, rather than blocks of rows of all heads.
+    #: Whether threads take whole heads, rather than blocks of rows.
     by_heads: bool
 
     @property
     def rows(self) -> int:
-        """Rows of a block, which are the columns of a tile of scores."""
+        """Rows of a block: the columns of a tile of scores."""
         return self.scores.columns
 
 
 def find_attention(s: Schedule, _block: str, target: Target) -> Attention | None:
-    """The blocks of a function that computes attention, if it does."""
+    """The attention that a function computes, if it does."""
     found = [(b.name, as_contraction(s.block_of(b))) for b in s.blocks()]
     products = [(name, c) for name, c in found if c is not None]
     if len(products) != 2 or not all(has_own_loops(s, b.name) for b in s.blocks()):
@@ -115,8 +115,8 @@ def find_attention(s: Schedule, _block: str, target: Target) -> Attention | None
 
 
 def _between(s: Schedule, first: str, second: str) -> tuple[tuple[str, ...], set[Buffer]]:
-    """The blocks that make an operand of the second product out of the results of the first, and
-    all that they write."""
+    """The blocks that lead from the result of the first product to an operand of the second, and
+    the buffers that they and the first product write."""
     made = {s.block_of(first).writes[0].buffer}
     names: list[str] = []
     for block in s.blocks():
@@ -129,7 +129,7 @@ def _between(s: Schedule, first: str, second: str) -> tuple[tuple[str, ...], set
 
 
 def _share_rows(s: Schedule, names: Sequence[str], axis: int, like: Buffer, target: Target) -> bool:
-    """Whether rows are one dimension of all that these blocks make, in floats of one type."""
+    """Whether the results of these blocks share the rows' dimension and are floats of one type."""
     if not like.dtype.is_float or target.lanes(like.dtype) < 2:
         return False
     for name in names:
@@ -151,7 +151,7 @@ def _is_spatial(name: str, s: Schedule, axis: int) -> bool:
 
 
 def _sides(c: Contraction, row: Expr) -> tuple[Access, Access, Var, Iter] | None:
-    """What is read by rows and by keys, and the variables of both."""
+    """The accesses by row and by key, and the variables of both."""
     if len(c.rows) != 1 or len(c.columns) != 1:
         return None
     (i,), (j,) = c.rows, c.columns
@@ -167,7 +167,7 @@ def writers(s: Schedule) -> dict[Buffer, str]:
 
 
 def inline_keys(s: Schedule, keys: Access, result: Contraction) -> None:
-    """Read keys where they lie, unless they are the values, which may be copied."""
+    """Inline the copy that makes the keys, unless they are also the values."""
     if keys.buffer is not result.b.buffer:
         inline_if_possible(s, writers(s).get(keys.buffer))
 
@@ -178,18 +178,18 @@ def inline_if_possible(s: Schedule, name: str | None) -> None:
 
 
 def runs_along(access: Access, var: Var, lanes: int) -> bool:
-    """Whether neighbours along a variable lie side by side in memory, a vector at a time."""
+    """Whether elements along a variable are contiguous within each vector of `lanes`."""
     return access.step_within(var, lanes) == 1
 
 
 def _factors(keys: Sequence[Access], depth: Iter, lanes: int) -> Factors:
-    """Vectors along the reduction where keys lie so, else scalars."""
+    """Vectors along the reduction where keys are contiguous along it, else scalars."""
     near = all(runs_along(access, depth.var, lanes) for access in keys)
     return "depth" if near and (extent_of(depth) or 1) % lanes == 0 else "broadcast"
 
 
 def _source_of_values(s: Schedule, result: Contraction) -> Access:
-    """How the second product would read its values from where they lie before they are copied."""
+    """The second product's access to the values, seen through the copy that makes them."""
     used = result.b
     writer = writers(s).get(used.buffer)
     value = None if writer is None else stores_of(s.block_of(writer))[0].value
@@ -204,7 +204,7 @@ def _source_of_values(s: Schedule, result: Contraction) -> Access:
 
 
 def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan:
-    """The tiles, what is copied, and what threads take."""
+    """Choose the tiles, whether values are copied, and the work of threads."""
     result, dtype = found.result, found.result.out.buffer.dtype
     rows, columns = extent_of(result.rows[0]), extent_of(result.columns[0])
     size = Size(extent_of(found.key), rows or 2 * target.lanes(dtype))

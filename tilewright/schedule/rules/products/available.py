@@ -22,38 +22,38 @@ class Wanted:
     is_packed: bool
 
     def is_there(self, target: Target, types: Types) -> bool:
-        """Whether the target has an instruction for such a product of these types."""
+        """Whether the target has an instruction for this kind of product with these types."""
         if self.is_packed and tile_product_for(target, *types) is not None:
             return True
         found = dots_for(target, *types) if self.is_packed else row_dot_for(target, *types)
         return bool(found)
 
 
-#: Signed and unsigned bytes fit it (`rules.widen`).
+#: Holds signed and unsigned bytes (`rules.widen`).
 WIDE = DType.of("int16")
 
 
 def with_other_signs(types: Types) -> list[Types]:
-    """The types with the bytes of rows, or of columns, of the other sign."""
+    """The types with the sign of bytes flipped in the rows, or in the columns."""
     a, b, out = types
     return [(OTHER_SIGN.get(a, a), b, out), (a, OTHER_SIGN.get(b, b), out)]
 
 
 def has_packed_product(target: Target, types: Types) -> bool:
-    """Whether the target multiplies packed operands of these types, shifted or made wider."""
+    """Whether the target can multiply these types packed, if need be shifted or widened."""
     wanted = Wanted(types, True)
     there = any(wanted.is_there(target, t) for t in (types, *with_other_signs(types)))
     return there or has_wide_product(target, types)
 
 
 def has_wide_product(target: Target, types: Types) -> bool:
-    """Whether these are bytes whose packed products the target does in 16 bits."""
+    """Whether these are bytes whose packed product the target can do in int16."""
     a, b, out = types
     return a in OTHER_SIGN and b in OTHER_SIGN and bool(dots_for(target, WIDE, WIDE, out))
 
 
 def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
-    """The types of a block's product; None if no instruction could compute it."""
+    """The types of a block's product; None where no kind of instruction applies."""
     packed = as_product(block)
     if packed is not None:
         return Wanted(packed.types, True)
@@ -62,8 +62,8 @@ def wanted_for(block: Block, constants: frozenset[Buffer]) -> Wanted | None:
 
 
 def reads_rows_in_place(block: Block, constants: frozenset[Buffer], target: Target) -> bool:
-    """Whether the fastest instruction for a block's product takes single rows: it reads them where
-    they are, and a copy of them gains nothing."""
+    """Whether the fastest instruction for a block's product takes single rows: it reads them in
+    place, so a packed copy would gain nothing."""
     product = as_row_product(block, constants)
     if product is None or tile_product_for(target, *product.types) is not None:
         return False

@@ -1,11 +1,12 @@
-"""Chunks of rows that are packed together, and how the rows of an image are gathered into them.
+"""Chunks of rows that are packed together, and the rows of an image gathered into them.
 
 for chunk (parallel):                           or, where there are few rows,
     for tile: for run of a row:                     for tile (parallel): gather
         for row of the tile: copy the run           for columns (parallel): for tile: …
     for columns: for tile: …
 
-A run of one row is followed by that of the next row of the tile: a tile reads memory sequentially.
+Within a tile, the first runs of all rows are followed by the second runs of all rows, and so on:
+tiles read memory sequentially.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from tilewright.schedule.rules.transpose_plan import TransposeTile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows of at most so many vectors are kept as one run.
+#: Rows of at most this many vectors are stored as one run.
 _FEW_VECTORS = 4
-#: Two panels of columns that stay in L2 may be so many times as large as it.
+#: Two panels of columns may together be at most this multiple of L2's size.
 _PANELS = 1.25
-#: Threads take chunks of rows where every core has at least so many tiles, else parts of columns.
+#: Threads take chunks of rows where every core gets at least this many tiles, else columns.
 _SHARE = 4
-#: Parts that a thread has at most, the fewest panels of one, and how much longer the busiest thread
-#: may take for that.
+#: Most parts per thread, fewest panels per part, and the largest allowed load imbalance (1.03: 3 %
+#: over the mean).
 _PARTS, _PART, _UNEVEN = 4, 6, 1.03
 
 
 def tiles_that_fit(size: int, target: Target) -> int:
-    """How many tiles of so many bytes fit L2 beside the columns that are streamed: 5/8 of it."""
+    """How many tiles of `size` bytes fit 5/8 of L2; columns are streamed through the rest."""
     return max(1, target.caches.l2 * 5 // 8 // max(1, size))
 
 
 def evenly_cut(tiles: int, fit: int, target: Target, cores: int = 0) -> int:
-    """How many tiles make a chunk, not more than `fit`, so that cores have about the same work:
-    those of the target, or so many."""
+    """How many tiles make a chunk, at most `fit`, so that cores (the target's, unless `cores` is
+    given) have about the same work."""
     cores = cores or target.cores
 
     def cost(size: int) -> float:
@@ -53,8 +54,8 @@ def evenly_cut(tiles: int, fit: int, target: Target, cores: int = 0) -> int:
 
 
 def even_parts(tiles: int, cores: int) -> int:
-    """Into how many parts threads cut panels of columns: several each where that leaves them about
-    the same work, so that one that is slow can be helped (`codegen.llvm.threadpool`)."""
+    """Into how many parts threads cut panels of columns: several per thread where the load stays
+    balanced, so that others can take parts from a slow thread (`codegen.llvm.threadpool`)."""
     least = -(-tiles // cores)
     several = [cores * n for n in range(1, min(_PARTS, least // _PART) + 1)]
     even = [n for n in several if _busiest(tiles, -(-tiles // n), cores) <= least * _UNEVEN]
@@ -62,36 +63,37 @@ def even_parts(tiles: int, cores: int) -> int:
 
 
 def _busiest(tiles: int, size: int, cores: int) -> int:
-    """Tiles of the core that has most, by chunks of this size."""
+    """Tiles of the busiest core with chunks of this size."""
     chunks = -(-tiles // size)
     return min(tiles, -(-chunks // cores) * size)
 
 
 class Chunks(NamedTuple):
-    """Chunks of packed rows that meet all columns, panel by panel: what it takes to read both.
+    """Chunks of packed rows, each multiplied by all columns, panel by panel: the cost of memory.
 
-    A panel of columns comes from far away once for each chunk, and stays in L2 while the tiles of a
-    chunk use it. The rows of a chunk are read again for each panel, from L2 if they stay there too.
+    Each chunk reads every panel of columns from beyond L2 once; the panel stays in L2 while the
+    tiles of the chunk use it. The rows of a chunk are read again for every panel, from L2 if they
+    fit beside it.
     """
 
     tile: Tile
-    #: Bytes of an element; steps of the reduction.
+    #: Bytes per element, and steps of the reduction.
     itemsize: int
     depth: int
     target: Target
 
     def best(self, tiles: int, cores: int) -> int:
-        """How many tiles make a chunk; one where there is no cache that would hold more."""
+        """The best number of tiles in a chunk; 1 without an L2, which would have to hold more."""
         most = -(-tiles // cores) if self.target.caches.l2 else 1
         return min(range(1, most + 1), key=lambda n: self.cost(tiles, n, cores))
 
     def cost(self, tiles: int, size: int, cores: int) -> float:
-        """The time of the busiest core, as that of so many tiles that wait for nothing."""
+        """Time of the busiest core, in units of a tile's time without memory stalls."""
         begun = self.target.timing.chunk_cost * -(-tiles // size)
         return _busiest(tiles, size, cores) * (1 + self.waits(size) + begun)
 
     def waits(self, size: int) -> float:
-        """Time waited for what lies beyond L2, as a share of that of the multiply-adds."""
+        """Stall time for data from beyond L2, as a fraction of the multiply-adds' time."""
         tile, timing, l2 = self.tile, self.target.timing, self.target.caches.l2
         columns, rows = tile.columns * self.itemsize, tile.rows * self.itemsize
         stays = size > 1 and 2 * columns * self.depth <= l2 * _PANELS
@@ -103,24 +105,24 @@ class Chunks(NamedTuple):
 
 
 class GatheredRows(NamedTuple):
-    """The rows of a product that are gathered, and the bytes of each."""
+    """Rows of a product that are gathered, and the bytes of each."""
 
     rows: int
     size: int
     target: Target
 
     def are_shared(self, tile: int) -> bool:
-        """Whether threads take chunks of rows, in tiles of so many, and not columns each."""
+        """Whether threads take chunks of rows, in tiles of `tile` rows, rather than columns."""
         return self.rows >= _SHARE * self.target.cores * tile
 
     def tiles_per_chunk(self, tile: int) -> int:
         """How many tiles make a chunk."""
         tiles, fit = -(-self.rows // tile), tiles_that_fit(self.size * tile, self.target)
-        # Few rows meet all columns together: these come from far away, and are read just once.
+        # With few rows, one chunk of all of them: columns are then read from memory just once.
         return evenly_cut(tiles, fit, self.target) if self.are_shared(tile) else tiles
 
     def computed(self, tile: int) -> int:
-        """How many rows' time it takes, with rows past the end and with idle threads counted in."""
+        """The equivalent number of rows computed, counting rows past the end and idle threads."""
         size = self.tiles_per_chunk(tile)
         chunks = -(-self.rows // (size * tile))
         if self.are_shared(tile):
@@ -134,7 +136,7 @@ def transpose_rows(
     """Let the block `copy` pack a matrix of `rows` by squares, as far as whole ones cover it.
 
     Gives the loops over squares, along the rows and across them; None where a chunk may end within
-    a square, or no square is whole.
+    a square, or where not one square fits.
     """
     extents = [s.loop_of(loop).extent for loop in loops]
     sizes = [int(e.value) for e in extents if isinstance(e, Const)]
@@ -142,7 +144,7 @@ def transpose_rows(
         return None
     if s.block_of(copy).predicate is not TRUE and rows % square.height:
         return None
-    # Each is cut while it is the outer one, so that whole squares stay a perfect nest.
+    # Split each loop while it is the outer one, so that the whole squares stay a perfect nest.
     across, along = whole_tiles(s, loops[0], square.height), loops[1]
     s.reorder(along, across)
     _, along, across = transpose_tiles(s, whole_tiles(s, along, square.width), across, square)
@@ -154,7 +156,7 @@ def copy_tiles(
 ) -> list[Loop]:
     """Let the block `copy` copy the rows of tiles next to each other, each row as a whole.
 
-    Gives the loops down to that over rows.
+    Gives the loops down to the one over rows.
     """
     width = tile.rows
 
@@ -169,9 +171,9 @@ def copy_tiles(
 
 
 def gather_tiles(s: Schedule, copy: str, axis: int, tile: Tile, chunk: Loop | None) -> list[Loop]:
-    """Let the block `copy` gather rows, its dimension `axis`, for tiles of sums, in `chunk`.
+    """Let the block `copy` gather rows (dimension `axis`) in tiles, in the loop `chunk`.
 
-    Gives the loops down to that over tiles.
+    Gives the loops down to the one over tiles.
     """
     width, lanes, run = tile.rows, tile.lanes, _run(s.block_of(copy).iters[-1], tile)
 
@@ -194,8 +196,8 @@ def gather_tiles(s: Schedule, copy: str, axis: int, tile: Tile, chunk: Loop | No
 
 
 def _run(step: Iter, tile: Tile) -> int:
-    """The length of a run: a vector, of which instructions pick lanes, or all of a short row, so
-    that one loop runs over it."""
+    """The length of a run: one vector, from which instructions pick lanes; all of a row that is
+    short and broadcast, so that one loop covers it."""
     extent = extent_of(step) or 0
     few = 0 < extent <= _FEW_VECTORS * tile.lanes
     return extent if tile.factors == "broadcast" and few else tile.lanes

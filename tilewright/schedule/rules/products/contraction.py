@@ -8,8 +8,8 @@
             output = epilogue(accumulators)
 
 Operands that would be read with long strides are packed in the order in which the tiles read them.
-Where tiles of rows cannot be distributed evenly, all rows are packed first, and each thread takes a
-part of the columns.
+Where chunks of rows would not balance the threads, all rows are packed first, and each thread takes
+a part of the columns.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ from tilewright.target import Target
 def _match(s: Schedule, name: str, target: Target) -> TiledProduct | None:
     """A product that fits tiles.
 
-    With few rows it is bound by reading the columns, and left to `long_columns`, unless these are
-    constants: packed in the order in which tiles read them, they are read just as fast.
+    With few rows it is memory-bound on reading the columns, and left to `long_columns`; except
+    constant columns, which are packed in the order in which tiles read them and are read just as
+    fast.
     """
     found = find_tiled(s, name)
     if found is None or found.has_constant_columns:
@@ -54,7 +55,7 @@ def _match(s: Schedule, name: str, target: Target) -> TiledProduct | None:
 
 
 def _schedule(s: Schedule, name: str, plan: ContractionPlan, target: Target) -> None:
-    """Cut the loops of the block `name` by `plan`, with whatever follows it fused in."""
+    """Cut the loops of the block `name` by `plan`, and fuse its epilogue."""
     if plan.parts == 1:
         _Cut(s, name, plan, target).apply()
         return
@@ -76,10 +77,10 @@ class _Cut:
         self, s: Schedule, name: str, plan: ContractionPlan, target: Target, total: str = ""
     ) -> None:
         self.s, self.name, self.plan, self.target = s, name, plan, target
-        #: The block that adds up sums over parts of the reduction; none where they are whole.
+        #: The block that adds up the partial sums of the reduction's parts; empty with one part.
         self.total = total
         self.tile = plan.tile
-        #: How many loops there are down to that over strips of rows; 0 where there are no strips.
+        #: How many loops there are down to the one over strips of rows; 0 without strips.
         self._strips = 0
         self.threads = Threads(s, target, is_worth=plan.is_parallel)
         self.packing = Packing(s, name, plan, target, self.threads)
@@ -119,15 +120,15 @@ class _Cut:
             self.threads.share(around[: self._strips], [])
             join_pixels(s, pads, self.target)
         else:
-            # The block that packs rows stands between the loops over chunks and over columns.
+            # The block that packs rows separates the loops over chunks from those over columns.
             inside = [] if self.packing.in_chunks else inside
             self.threads.share([] if self.total else around, [*part, *chunk, *inside])
-        # Where it has become part of a loop over threads, there may be no next panel.
+        # Where this loop was fused into one over threads, there may be no next panel.
         if plan.prefetch_next and column_outer[-1] in s.loops(self.name):
             s.annotate(column_outer[-1], "prefetch_next", 1)
 
     def _add_up(self, outer: list[Loop]) -> None:
-        """Add the sums of a tile over a part of the reduction to those over the parts before."""
+        """Add each tile's partial sum over a part of the reduction to its total."""
         s, plan = self.s, self.plan
         spatial = [it.var for it in s.block_of(self.name).iters if it.kind == "spatial"]
         loops = dict(zip(spatial, s.loops(self.total), strict=True))
@@ -150,10 +151,10 @@ class _Cut:
     def _cut_strips(
         self, others: list[Iter], pads: list[str], loops: dict[Var, Loop]
     ) -> tuple[list[Loop], list[Loop]]:
-        """The other loops: those around the loops over columns, and those inside of them.
+        """The loops that carry no tile: those around the loops over columns, and those inside.
 
-        Rows of several dimensions (an image) are computed by strips that fit L2, so that columns
-        are read once for each strip. Few columns stay in the caches, and are read for each row.
+        Rows of several dimensions (an image) are computed in strips that fit L2, so that columns
+        are read once per strip. Few columns stay in the caches anyway, and are read for each row.
         """
         own = [loops[it.var] for it in others]
         rows = {it.var for it in self.plan.contraction.rows}
@@ -173,7 +174,7 @@ class _Cut:
         return ([*own[:-1], strip, within], []) if near else ([*own[:-1], strip], [within])
 
     def _columns_are_near(self) -> bool:
-        """Whether all columns stay in the caches while rows are streamed."""
+        """Whether all columns fit the caches while rows are streamed."""
         b = self.plan.contraction.b.buffer
         size = b.static_size()
         return size is not None and size * b.dtype.itemsize <= self.target.caches.l2 // 4
@@ -190,7 +191,7 @@ class _Cut:
         return [chunk], [tiles], [inner]
 
     def _cut_parts(self, columns: list[Loop]) -> list[Loop]:
-        """The loop over the threads' parts of the columns; `columns` then runs within a part."""
+        """The loop over the threads' parts of the columns, split off the last of `columns`."""
         if not self.plan.share_columns:
             return []
         tiles, cores = self.s.loop_of(columns[-1]).extent, self.target.cores
@@ -200,7 +201,7 @@ class _Cut:
 
     def _cut_panels(self, columns: list[Loop], chunk: list[Loop]) -> Loop | None:
         """The loop over panels of columns that are packed one at a time; `columns` then ends with
-        that over the tiles of a panel."""
+        the loop over the tiles of a panel."""
         if not self.plan.pack_columns or not self.packing.columns_are_used_once(chunk):
             return None
         tiles, panel = self.s.loop_of(columns[-1]).extent, self.packing.panel
@@ -228,8 +229,8 @@ class _Cut:
         return [blocks_outer], [blocks_inner, middle, vector]
 
     def _cut_depth(self, reduced: list[Loop]) -> tuple[list[Loop], list[Loop]]:
-        """Neighbouring steps of the reduction are unrolled where lanes hold these, or to count less
-        often: a core's instructions may be shared with another thread."""
+        """Unroll neighbouring steps of the reduction where lanes hold them, or to spend fewer
+        instructions on loop control: another thread may share the core's issue slots."""
         steps = self.tile.lanes if self.tile.factors == "depth" else self.plan.unroll
         if steps == 1:
             return reduced, []

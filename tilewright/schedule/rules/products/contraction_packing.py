@@ -17,14 +17,14 @@ from tilewright.schedule.rules.transpose_plan import plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Smaller squares are not worth transposing.
+#: Side below which squares are not worth transposing.
 _LEAST_SIDE = 4
-#: Neighbouring elements of a row that one thread packs.
+#: Contiguous elements of a row that one thread packs.
 _RUN = 128
 
 
 class Packing:
-    """What is packed of one contraction, and where."""
+    """Which operands of a contraction are packed, and where."""
 
     def __init__(
         self, s: Schedule, name: str, plan: ContractionPlan, target: Target, threads: Threads
@@ -43,7 +43,7 @@ class Packing:
         return self.plan.pack_rows and not is_constant and not self.plan.share_columns
 
     def columns_are_used_once(self, chunk: list[Loop]) -> bool:
-        """Whether a tile of columns is used by a single chunk of rows."""
+        """Whether each tile of columns is used by only one chunk of rows."""
         c = self.plan.contraction
         if c.b.buffer in constants_of(self.s.function) or len(c.columns) > 1 or len(c.rows) > 1:
             return False
@@ -55,13 +55,13 @@ class Packing:
     def panel(self) -> int:
         """Tiles of columns that are packed together."""
         b = self.plan.contraction.b
-        # Constants are packed from end to end: pages are then first touched in order.
+        # Constants are packed from end to end, so that their pages are first touched in order.
         if b.buffer in constants_of(self.s.function) or b.step(self.plan.column.var) != 1:
             return 1
         return tiles_in_a_panel(self.target, self.tile, b.buffer.dtype)
 
     def copies(self) -> dict[str, str]:
-        """Copies of the operands that are packed: the block that makes each."""
+        """Create the copies of the operands that are packed; gives the block that makes each."""
         c, made = self.plan.contraction, dict[str, str]()
         if self.plan.pack_columns:
             made["columns"] = self.s.cache_read(self.name, c.b.buffer).name
@@ -77,8 +77,8 @@ class Packing:
         return next(b.name for b in made if self.s.block_of(b).writes[0].buffer is buffer)
 
     def place(self, packs: dict[str, str], chunk: list[Loop], panels: Loop | None) -> None:
-        """Rows are packed by the thread that uses them; columns once for all, by all threads, or
-        in the loop over `panels` of them."""
+        """Place the copies: rows are packed by the thread that uses them; columns once, by all
+        threads, or panel by panel in the loop `panels`."""
         row = self.plan.row
         if self.plan.gathered is not None:
             self._gather(packs["rows"], chunk[-1])
@@ -96,7 +96,7 @@ class Packing:
             self._pack_columns(packs["columns"], panels)
 
     def _gather(self, copy: str, chunk: Loop) -> None:
-        """Rows are gathered by the thread that uses them, or all of them first, by all threads."""
+        """Gather rows in the thread that uses them, or all of them first, by all threads."""
         c, row = self.plan.contraction, self.plan.row
         assert row is not None
         axis = next(k for k, i in enumerate(c.a.indices) if row.var in free_vars(i))
@@ -106,7 +106,7 @@ class Packing:
             self.threads.share(outer, [])
 
     def _lay_out(self, copy: str, operand: Access, var: Var, width: int) -> int:
-        """Let `width` neighbours along `var` lie side by side; gives the dimension of `var`."""
+        """Store `width` neighbours along `var` contiguously; gives the dimension of `var`."""
         axis = next(k for k, i in enumerate(operand.indices) if var in free_vars(i))
 
         def blocked(*indices: Expr) -> tuple[Expr, ...]:
@@ -117,7 +117,7 @@ class Packing:
         return axis
 
     def _transpose_rows(self, copy: str, loops: Sequence[Loop]) -> None:
-        """Let rows of a tile lie side by side."""
+        """Store the rows of a tile interleaved."""
         assert self.plan.row is not None
         self._lay_out(copy, self.plan.contraction.a, self.plan.row.var, self.tile.rows)
         if self.plan.share_columns:
@@ -126,16 +126,16 @@ class Packing:
             self._pack_chunk(copy, loops)
 
     def _pack_chunk(self, copy: str, loops: Sequence[Loop]) -> None:
-        """Pack the rows of a chunk, by squares where that is possible."""
+        """Pack the rows of a chunk, by transposed squares where possible."""
         transposed = self._transposed(copy, loops)
         if transposed is not None:
             depth, rows = transposed
-            # All squares of a tile at once: they share its lines.
+            # Transpose all squares of a tile together: they share its cache lines.
             tiles, squares = self.s.split(rows, None, self.tile.rows // _square_side(self.tile))
             self.s.reorder(tiles, depth, squares)
 
     def _pack_all(self, copy: str, loops: Sequence[Loop]) -> None:
-        """Pack all rows, by all threads: by squares, or each thread some steps of all rows."""
+        """Pack all rows, by all threads: each takes some steps of the reduction for all rows."""
         transposed = self._transposed(copy, loops)
         if transposed is not None:
             depth, rows = transposed
@@ -147,7 +147,7 @@ class Packing:
         self.s.parallel(part)
 
     def _transposed(self, copy: str, loops: Sequence[Loop]) -> tuple[Loop, Loop] | None:
-        """Loops over the squares by which rows are packed, if they can be: along and across."""
+        """The loops over the squares that packing transposes, along and across, if it can."""
         rows = None if self.plan.row is None else extent_of(self.plan.row)
         if rows is None or not _can_transpose_rows(self.plan):
             return None
@@ -155,7 +155,7 @@ class Packing:
         return transpose_rows(self.s, copy, loops, rows, plain_tile(dtype, side, self.target))
 
     def _pack_columns(self, copy: str, panels: Loop | None) -> None:
-        """Pack columns in the loop over `panels`, or all of them first."""
+        """Pack columns in the loop `panels`, or all of them first."""
         operand, column = self.plan.contraction.b, self.plan.column.var
         loops = self.s.loops(copy) if panels is None else self.s.compute_at(copy, panels)
         axis = self._lay_out(copy, operand, column, self.tile.columns)
@@ -166,7 +166,7 @@ class Packing:
 
 
 def _can_transpose_rows(plan: ContractionPlan) -> bool:
-    """Whether packing rows transposes a plain matrix, by squares that are worth it."""
+    """Whether packing rows transposes a plain matrix, in squares large enough to pay."""
     return _is_plain(plan) and _square_side(plan.tile) >= _LEAST_SIDE
 
 
@@ -190,5 +190,5 @@ def _is_plain(plan: ContractionPlan) -> bool:
 
 
 def _square_side(tile: Tile) -> int:
-    """Rows and columns of the squares that packing transposes, within the rows of a tile."""
+    """Side of the squares that packing transposes, within the rows of a tile."""
     return gcd(tile.rows, tile.lanes)

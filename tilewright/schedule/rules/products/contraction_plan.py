@@ -1,4 +1,4 @@
-"""How a sum of products is cut: which variables carry the tile, and which operands are packed."""
+"""How a contraction is cut: which variables carry the tile, and which operands are packed."""
 
 from __future__ import annotations
 
@@ -34,73 +34,73 @@ from tilewright.target import Target
 #: Vectors of a tile where the number of columns is known only at run time: few, so that little is
 #: computed past the last column.
 _ANY_VECTORS = 2
-#: The shares of L2 that panels of columns take, and sums at most, where rows stay beside them.
+#: The largest fractions of L2 for panels of columns, and for sums, beside the rows.
 _PANELS, _SUMS = 0.4, 0.25
-#: What an extent that is known only at run time counts as.
+#: The value assumed for an extent that is known only at run time.
 UNKNOWN = 256
-#: Reductions of fewer steps are not unrolled, nor tiles of more multiply-adds a step: those that
-#: fill the registers of AVX-512 lose 1 to 3 %.
+#: The fewest steps of a reduction that is unrolled, and the most multiply-adds per step: tiles that
+#: fill the registers of AVX-512 lose 1 to 3 % when unrolled.
 _LEAST_STEPS, _LARGEST_UNROLLED = 32, 14
-#: How much longer the busiest thread may take with chunks of rows than with parts of columns.
+#: Parts of columns are chosen when chunks of rows are this many times slower.
 _UNEVEN = 1.03
-#: A prefetch distance that a search may try where the rule prefetches nothing.
+#: A prefetch distance for searches to try where the rule prefetches nothing.
 _AHEAD = 8
-#: The outer loop runs over columns, which then stay in the cache while rows are streamed, or over
-#: rows.
+#: The outer loop runs over tiles of columns, which then stay in the cache while rows are streamed,
+#: or over tiles of rows.
 _ORDERS: Final[tuple[Literal["columns", "rows"], ...]] = ("columns", "rows")
 
 
 class TiledProduct(NamedTuple):
-    """A contraction that fits tiles: which variables carry them, and what its operands are."""
+    """A contraction that fits tiles: the variables that carry them, and its operands."""
 
     contraction: Contraction
     row: Iter | None
-    #: The variable that walks neighbouring elements, and the one over blocks of it, if any.
+    #: The variable over contiguous columns, and the one over blocks of columns, if any.
     column: Iter
     blocks: Iter | None
     #: Constants are packed once, when the model is loaded, which costs nothing at run time.
     has_constant_rows: bool
     has_constant_columns: bool
-    #: Whether a block before it gathers the rows (`gather_rows`).
+    #: Whether a preceding block gathers the rows (`gather_rows`).
     is_gathered: bool
-    #: How many products there are.
+    #: Multiply-adds in all.
     instances: int
-    #: Whether what follows takes rows of all batches as one dimension, as after a convolution in
-    #: groups: it goes into tiles that end with the rows of a batch.
+    #: Whether consumers index the rows of all batches as one dimension, as after a grouped
+    #: convolution: they are fused into tiles that end with the rows of a batch.
     are_rows_joined: bool
 
     @property
     def variables(self) -> dict[str, Any]:
-        """What a plan takes over."""
+        """The fields that a plan takes over."""
         return {name: getattr(self, name) for name in ("contraction", "row", "column", "blocks")}
 
 
 @dataclass(frozen=True)
 class ContractionPlan:
-    """How a contraction is cut, what is packed, and what threads take."""
+    """How a contraction is cut, what is packed, and the work of threads."""
 
     contraction: Contraction
     row: Iter | None
     column: Iter
     blocks: Iter | None
     tile: Tile
-    #: Parts of the reduction that are summed one after the other, each for all tiles.
+    #: Parts of the reduction, summed one after the other, each for all tiles.
     parts: int
     pack_rows: bool
     pack_columns: bool
-    #: Where a block before it gathers the rows: how these are cut.
+    #: How gathered rows are cut, where a preceding block gathers them.
     gathered: GatheredRows | None
-    #: Whether there is work for several threads.
+    #: Whether the work is worth several threads.
     is_parallel: bool
     #: Whether threads take parts of the columns rather than chunks of rows.
     share_columns: bool
-    #: Tiles of rows that are packed, and used, together; 0 where rows are not packed.
+    #: Tiles of rows that are packed and used together; 0 where rows are not packed.
     chunk: int
-    #: Steps of the reduction that are unrolled, where each multiplies by scalars.
+    #: How many steps of the reduction are unrolled, where each multiplies by scalars.
     unroll: int
-    #: How many steps of the reduction ahead packed operands are prefetched; 0 for not at all.
+    #: How many steps of the reduction ahead packed operands are prefetched; 0 for none.
     prefetch: int
-    #: Whether the columns of the next tiles are prefetched while rows use those of one.
+    #: Whether the columns of the next tile are prefetched while rows use the present one.
     prefetch_next: bool
     #: Which tiles the outer loop runs over.
     order: Literal["columns", "rows"]
@@ -139,7 +139,7 @@ def find_tiled(s: Schedule, name: str) -> TiledProduct | None:
 
 
 def _joins(s: Schedule, name: str, out: Access, row: Iter) -> bool:
-    """Whether blocks that read a result find its row by division."""
+    """Whether consumers of a result compute its row as a remainder (`floormod`)."""
     axes = [k for k, index in enumerate(out.indices) if index is row.var]
     reads = [a for b in s.consumers(name) for a in accesses_of(s.block_of(b.name))]
     found = [a.indices[k] for a in reads if a.buffer is out.buffer for k in axes]
@@ -152,13 +152,13 @@ def plan_contraction(found: TiledProduct, target: Target, choices: Choices) -> C
 
 
 class _Planner:
-    """The decisions, one after the other."""
+    """Takes the decisions one after the other."""
 
     def __init__(self, found: TiledProduct, target: Target, choices: Choices) -> None:
         self.found, self.target, self.choices = found, target, choices
         self.c, self.dtype = found.contraction, found.contraction.out.buffer.dtype
         self.gathered = _gathered_rows(found, target)
-        #: Steps of the reduction, or of a part of it.
+        #: Steps of the reduction; later of one part of it.
         self.depth = count_of(self.c.reduced)
 
     def plan(self) -> ContractionPlan:
@@ -195,7 +195,7 @@ class _Planner:
     # ---- rows, and the tile ---------------------------------------------------------------------
 
     def _rows(self) -> tuple[bool, list[Tile]]:
-        """Whether rows are packed, and the tiles for that, the best first."""
+        """Whether rows are packed, and the tiles in that case, the best first."""
         c, row = self.c, self.found.row
         is_free = self.found.has_constant_rows and _can_pack(c.a)
         can = row is not None and self.gathered is None
@@ -227,10 +227,10 @@ class _Planner:
         return rank_tiles(target, self.dtype, size, factors, block, computed, whole)
 
     def _parts(self, tile: Tile, pack_rows: bool) -> list[int]:
-        """Into how many parts the reduction is cut: the best number first, then others.
+        """Candidate numbers of parts of the reduction, the best first.
 
-        The panel in use and the one on its way then fit L2 beside the rows, and the sums that are
-        added up stay there too.
+        The present and the next panel then fit L2 beside the rows, and so do the sums, which each
+        part updates.
         """
         c, first, l2 = self.c, extent_of(self.c.reduced[0]), self.target.caches.l2
         others = [it for it in (*c.batch, *c.rows) if it is not self.found.row]
@@ -246,7 +246,7 @@ class _Planner:
     # ---- columns --------------------------------------------------------------------------------
 
     def _columns(self) -> tuple[bool, ...]:
-        """Whether columns are packed."""
+        """Whether columns are packed: the best choice first."""
         c, column = self.c, self.found.column
         if c.b.step(column.var) != 1:
             return (True,)
@@ -258,14 +258,14 @@ class _Planner:
     # ---- threads --------------------------------------------------------------------------------
 
     def _cycles(self, tile: Tile) -> float:
-        """What it takes one thread: the products, or reading the columns where rows are few."""
+        """Cycles of one thread: multiply-adds, or reading the columns where rows are few."""
         c = self.c
         columns = count_of((*c.batch, *c.columns, *c.reduced))
         read = columns * c.b.buffer.dtype.itemsize / self.target.timing.read_bytes_per_cycle
         return max(self.found.instances / (self.target.fma_ports * tile.lanes), read)
 
     def _shares(self, tile: Tile, packs_in_parallel: bool) -> tuple[bool, ...]:
-        """Whether parts of the columns balance threads better than chunks of the rows."""
+        """Whether parts of the columns balance threads better than chunks of rows: best first."""
         c, row, cores = self.c, self.found.row, self.target.cores
         width = extent_of(self.found.column)
         if not packs_in_parallel or width is None or len(c.columns) > 1:
@@ -285,7 +285,7 @@ class _Planner:
     # ---- chunks and prefetches ------------------------------------------------------------------
 
     def _chunks(self, tile: Tile, share_columns: bool) -> list[int]:
-        """Tiles of rows that are packed together: the best number first, then others near it."""
+        """Candidate numbers of tiles of rows that are packed together, the best first."""
         if self.gathered is not None:
             own = self.gathered.tiles_per_chunk(tile.rows)
         else:
@@ -305,10 +305,10 @@ class _Planner:
         return -(-(extent_of(self.found.row) or 4096) // tile.rows)
 
     def _unrolls(self, tile: Tile, parts: int) -> list[int]:
-        """How many steps of the reduction are unrolled: the best number first, then others.
+        """Candidate numbers of unrolled steps of the reduction, the best first.
 
-        A core whose other thread belongs to somebody else has half of its issue slots. Processors
-        without a second cache are small: they have no such threads, and little room for code.
+        Loop control costs where another tenant's hyperthread takes half of the core's issue slots.
+        Processors without an L2 are small: no hyperthreads, and little room for code.
         """
         last = extent_of(self.c.reduced[-1]) or 1
         steps = last // parts if len(self.c.reduced) == 1 else last
@@ -321,7 +321,7 @@ class _Planner:
 
     def _prefetches(self, tile: Tile, pack_rows: bool, pack_columns: bool) -> list[int]:
         c = self.c
-        # Columns may be packed already: then the steps of a tile follow each other.
+        # Columns may be packed already: then the steps of a tile are contiguous.
         are_packed = pack_columns or c.b.step(c.reduced[-1].var) == tile.columns
         if not pack_rows or not are_packed or self.gathered is not None:
             return [0]
@@ -329,9 +329,9 @@ class _Planner:
         return [own, *(n for n in (0, own // 2, own * 2, _AHEAD) if n != own)]
 
     def _prefetches_next(self, order: str) -> tuple[bool, ...]:
-        """Whether each tile of columns comes from far away, and is used by several tiles of rows.
+        """Whether to prefetch the next tile of columns: if it comes from beyond L2.
 
-        Constants do: a model's other weights have passed through the caches since the last run.
+        Constants do: the model's other weights have passed through the caches since the last run.
         """
         size = count_of((*self.c.columns, *self.c.reduced)) * self.c.b.buffer.dtype.itemsize
         is_far = self.found.has_constant_columns or size > self.target.caches.l2 // 2
@@ -340,9 +340,9 @@ class _Planner:
 
 
 def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
-    """The last variable of the rows that is long enough for a tile, else the longest.
+    """The last of the rows' variables that is long enough for a tile, else the longest.
 
-    The first of several counts as one where its extent is not known: as a rule it is a batch.
+    The first of several counts as 1 where its extent is unknown: usually it is the batch.
     """
     lengths = [extent_of(it) or UNKNOWN for it in rows]
     if len(rows) > 1 and extent_of(rows[0]) is None:
@@ -354,7 +354,7 @@ def _row_of(rows: tuple[Iter, ...]) -> Iter | None:
 
 
 def _packs_rows(c: Contraction, row: Iter, target: Target) -> bool:
-    """Whether rows are packed when the kernel runs: not where there may be just a few of them."""
+    """Whether rows are packed at run time: only where there are certainly many of them."""
     many = (extent_of(row) or 0) > target.timing.memory_bound_rows
     return many and _packs(c.a, row.var, c.columns, target)
 
@@ -362,10 +362,8 @@ def _packs_rows(c: Contraction, row: Iter, target: Target) -> bool:
 def _packs(
     access: Access, var: Var, users: tuple[Iter, ...], target: Target, ragged: bool = False
 ) -> bool:
-    """Whether the stride along `var` is so long, and elements are used so often, that packing pays.
-
-    It pays as well where the last vector of each row is partial and would be masked.
-    """
+    """Whether packing pays: elements are used often, and either the stride along `var` is long or
+    the last vector of each row would be partial (`ragged`) and masked."""
     step = access.step(var)
     stride = None if step is None else abs(step) * access.buffer.dtype.itemsize
     far = stride is None or stride >= target.timing.conflict_stride
@@ -381,7 +379,7 @@ def _gathered_rows(found: TiledProduct, target: Target) -> GatheredRows | None:
 
 
 def _can_pack(access: Access) -> bool:
-    """Whether every index is a variable of its own: a copy then has the same shape."""
+    """Whether every index is a single variable: a copy then has the same shape."""
     pairs = zip(access.indices, access.buffer.shape, strict=True)
     return all(isinstance(i, Var) or d is const(1) for i, d in pairs)
 

@@ -23,7 +23,7 @@ from tilewright.schedule.rules.rule import MOST, Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Blocks are at most so many rows high and vectors wide.
+#: The most rows and vectors of columns in a block.
 _MOST_ROWS, _MOST_VECTORS = 16, 8
 
 
@@ -38,8 +38,8 @@ class DotPlan:
 
 
 def _match(s: Schedule, name: str, target: Target) -> tuple[Product, list[Dot]] | None:
-    """A product for which the target has instructions, the best of them first, unless rows of
-    pixels are better read where they are."""
+    """A product for which the target has instructions, the best first; none where rows of pixels
+    are better read in place."""
     block = s.block_of(name)
     product = as_product(block)
     if product is not None and (product.blocks or product.runs):
@@ -56,7 +56,7 @@ def _plan(found: tuple[Product, list[Dot]], target: Target, choices: Choices) ->
 
 
 def _ranked_blocks(dot: Dot, target: Target, rows: int, columns: int) -> list[tuple[int, int]]:
-    """The blocks whose accumulators fit the registers, by their predicted throughput."""
+    """The blocks whose accumulators fit the registers, the highest predicted throughput first."""
     shapes = [
         (r, v)
         for r in range(1, _MOST_ROWS // dot.rows + 1)
@@ -77,7 +77,7 @@ def _registers(dot: Dot, r: int, v: int) -> int:
 
 
 def _score(dot: Dot, target: Target, r: int, v: int, rows: int, columns: int) -> float:
-    """Useful instructions for each cycle."""
+    """Useful instructions per cycle."""
     work, loads, timing = _accumulators(dot, r, v), r + v, target.timing
     busy = work * dot.instructions / target.fma_ports
     cycles = max(busy, loads / timing.load_ports, target.fma_latency)
@@ -89,7 +89,7 @@ def _score(dot: Dot, target: Target, r: int, v: int, rows: int, columns: int) ->
 
 
 def _schedule(s: Schedule, name: str, plan: DotPlan, target: Target) -> None:
-    """Cut the block `name` by `plan` and compute its tiles by the instruction."""
+    """Cut the block `name` by `plan` and tensorize its tiles."""
     dot = plan.dot
     cut = ProductCut(s, name, plan.product, (plan.rows, plan.columns, dot.depth), target)
     cut.pad()
@@ -122,7 +122,7 @@ DOT = Rule("dot", _match, _plan, _schedule)
 
 
 def _lay_out_rows(s: Schedule, name: str, row: Iter) -> None:
-    """Rows of sums are neighbours: the instruction computes several."""
+    """Make rows of sums contiguous, for instructions that compute several."""
     (store,) = stores_of(s.block_of(name))
     own = store.indices.index(row.var)
     if own == len(store.indices) - 2:
@@ -136,7 +136,7 @@ def _lay_out_rows(s: Schedule, name: str, row: Iter) -> None:
 
 
 def _lay_out_squares(s: Schedule, name: str, dot: Dot) -> None:
-    """One accumulator holds a small square of sums."""
+    """Let each accumulator hold a small square of sums."""
 
     def squares(*at: Expr) -> tuple[Expr, ...]:
         *rest, i, j = at

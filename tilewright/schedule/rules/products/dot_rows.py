@@ -8,9 +8,9 @@ instructions that read rows in place.
             output = epilogue(sums)
 
 A panel stays in L1 while rows are streamed, and the first row reads it in order. Convolutions are
-such products too: their columns come in blocks, and their reductions in runs. Cores take parts of
-an image then, which stay in L2, or panels where there are more weights than pixels; while pixels
-use one panel, they ask for the next.
+such products too: their columns come in blocks, and their reductions in runs. There, cores take
+parts of an image that fit L2, or panels where the weights outnumber the pixels; while pixels use
+one panel, the next is prefetched.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from tilewright.schedule.rules.threads import Threads
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: A tile of sums has at most so many vectors of columns, and so many rows.
+#: The most vectors of columns, and rows, of a tile of sums.
 _VECTORS, _ROWS = 8, 4
-#: Rows of a tile where their number is known, by whether a vector of a row serves several steps.
+#: The most rows of a tile where their number is known: where one vector of a row serves several
+#: steps, and where groups are broadcast.
 _LONG_ROWS, _BROADCAST_ROWS = 7, 16
-#: Steps of a sum from which on that pays: what is done with sums has fewer registers then.
+#: Steps of a sum from which the taller tiles pay: they leave the epilogue fewer registers.
 _LONG_SUM = 64
-#: Operations that it takes to narrow and store a vector of results by itself, not as part of a
-#: whole register.
+#: Operations to narrow and store a vector of results that does not fill a whole register.
 _NARROWING = 3
-#: The part of L1 that a panel as wide as a tile is high may take, to be there still when the next
-#: tile reads it.
+#: A panel of `_ROWS` vectors may take one part in this many of L1, so that it is still there when
+#: the next tile reads it.
 _PANEL_SHARE = 4
-#: The share of L1 that a panel takes at most beside the rows of a tile, where these are broadcast.
+#: The largest fraction of L1 for a panel and the rows of a tile, where these are broadcast.
 _BROADCAST_SHARE = 0.875
-#: What an extent that is known only at run time counts as.
+#: The value assumed for an extent that is known only at run time.
 _UNKNOWN = 64
 #: An image has at least two variables of rows: height and width.
 _WINDOW_ROWS = 2
@@ -59,10 +59,10 @@ _WINDOW_ROWS = 2
 @dataclass(frozen=True)
 class RowProduct:
     """C[…, j] += A[…, k] * B[…, k, j], with rows of any number of dimensions. B is constant, or one
-    matrix for any number of rows.
+    matrix for an unknown number of rows.
 
     It may be a step of a scan. Of several variables of columns, or of the reduction, the last one
-    runs over neighbours in memory.
+    is contiguous.
     """
 
     contraction: Contraction
@@ -90,7 +90,7 @@ class RowProduct:
 
 
 def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | None:
-    """The block as a product of rows by columns that are packed, if it is that."""
+    """The block as a product of rows by packed columns, if it is one."""
     c = as_contraction(block)
     if c is None or not c.columns or not c.reduced or not _is_plain(c, block):
         return None
@@ -101,15 +101,15 @@ def as_row_product(block: Block, constants: frozenset[Buffer]) -> RowProduct | N
     neighbours = c.out.step(column.var) == 1 and c.a.step(depth.var) == 1
     is_window = len(c.columns) > 1 or len(c.reduced) > 1
     pixels = [it for it in block.iters if it.kind == "spatial" and it not in c.columns]
-    # Threads share the rows of pixels of windows; matrices have batches instead.
+    # Threads share the rows of pixels of windows; only matrix products may have batches.
     if is_window and (len(pixels) < _WINDOW_ROWS or c.batch):
         return None
     return RowProduct(c, column, depth) if neighbours else None
 
 
 def _may_have_many_rows(c: Contraction, block: Block) -> bool:
-    """Whether it is worth packing columns that are computed: they are bytes, any number of rows may
-    be multiplied by them, and it is done once. Other sizes may be free then, too."""
+    """Whether packing columns that are computed at run time pays: for bytes and an unknown number
+    of rows, and not anew in every step of a scan. Other extents may be unknown, too."""
     is_single = all(len(part) == 1 for part in (c.rows, c.columns, c.reduced))
     in_steps = any(it.kind == "ordered" for it in block.iters)
     are_bytes = c.a.buffer.dtype.is_integer
@@ -117,7 +117,7 @@ def _may_have_many_rows(c: Contraction, block: Block) -> bool:
 
 
 def _is_plain(c: Contraction, block: Block) -> bool:
-    """Whether every index is a single variable, or the step of a scan; those of rows may also add
+    """Whether every index is a single variable or the step of a scan; those of rows may also add
     the position in a window."""
     times = {it.var for it in block.iters if it.kind == "ordered"}
     own = {c.reduced[-1].var}
@@ -132,7 +132,7 @@ def _is_plain(c: Contraction, block: Block) -> bool:
 
 @dataclass(frozen=True)
 class DotRowsPlan:
-    """The instruction, and how many rows and vectors of columns are summed at a time."""
+    """The instruction, and how many rows and vectors of columns make a tile."""
 
     product: RowProduct
     dot: Dot
@@ -141,14 +141,14 @@ class DotRowsPlan:
 
 
 def _match(s: Schedule, name: str, target: Target) -> tuple[RowProduct, Dot] | None:
-    """A product of this kind that the target has an instruction for."""
+    """Such a product that the target has an instruction for, and the instruction."""
     product = as_row_product(s.block_of(name), _known_before(s, name))
     dot = None if product is None else row_dot_for(target, *product.types)
     return None if product is None or dot is None else (product, dot)
 
 
 def _known_before(s: Schedule, name: str) -> frozenset[Buffer]:
-    """Constants, and those that were converted for the block `name`."""
+    """Constants, and buffers that the producers of `name` compute from constants alone."""
     constants = constants_of(s.function)
     made = [s.block_of(producer) for producer in s.producers(name)]
     converted = [b for b in made if all(read.buffer in constants for read in b.reads)]
@@ -163,14 +163,17 @@ def _plan(found: tuple[RowProduct, Dot], target: Target, choices: Choices) -> Do
 
 
 def row_dot_for(target: Target, a: DType, b: DType, out: DType) -> Dot | None:
-    """The best instruction that multiplies one group of a row by several columns."""
+    """The best instruction that multiplies a group of one row by several columns."""
     return next((d for d in dots_for(target, a, b, out) if d.rows == 1), None)
 
 
 def _rows_at_once(product: RowProduct, dot: Dot, target: Target) -> list[int]:
-    """Numbers of rows, the largest first; every number of rows that may be left over gets a version
-    of its own. Where it is known how many are left, tiles may have more rows than elsewhere (unless
-    sums are short and a vector of a row serves several steps), and the fastest are first."""
+    """Candidate numbers of rows in a tile.
+
+    Where the number of rows is unknown, every possible remainder gets a version of its own: few,
+    the largest first. Where it is known, tiles may be taller, the fastest first; unless sums are
+    short and one vector of a row serves several steps.
+    """
     extent = extent_of(product.rows[-1]) if product.rows else 1
     is_broadcast = _is_broadcast(product, dot, target)
     by_lanes = steps_at_once(product, dot, target) > 1
@@ -181,15 +184,16 @@ def _rows_at_once(product: RowProduct, dot: Dot, target: Target) -> list[int]:
         vectors = _vectors(product, dot, rows, target)[0]
         return _cycles(product, dot, rows, vectors, target)
 
-    # A vector of columns and a group of a row are held beside the sums.
+    # One vector of columns and one group of a row are held beside the sums.
     most = min(_BROADCAST_ROWS, target.vector_registers - 2) if is_broadcast else _LONG_ROWS
     return sorted(range(min(most, extent), 0, -1), key=slowness)
 
 
 def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[int]:
-    """Numbers of vectors that registers hold and that, where several rows read them, stay in L1.
+    """Candidate numbers of vectors of columns in a tile, the fastest by `_cycles` first.
 
-    The first is the most, or less where that leaves less of the last panel empty.
+    The most is what registers hold and, where rows share them, what fits L1 (but at least
+    `_VECTORS` / 2).
     """
     steps = steps_at_once(product, dot, target)
     held = (target.vector_registers - (1 if steps == 1 else rows)) // (rows + 1)
@@ -205,11 +209,11 @@ def _vectors(product: RowProduct, dot: Dot, rows: int, target: Target) -> list[i
 
 
 def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Target) -> float:
-    """How long all columns of a row of pixels take by tiles of so many rows and vectors.
+    """Predicted time of all columns of a row of pixels, by tiles of this many rows and vectors.
 
-    Panels that do not stay in L1 are read from L2 by every tile, and vectors that fill no whole
-    register as results take longer. Where the number of rows is free, and groups of them are
-    broadcast, tiles at edges count as whole ones.
+    Every tile reads panels that do not fit L1 from L2, and results that do not fill whole registers
+    take longer. Where the number of rows is unknown and groups are broadcast, tiles at edges count
+    as whole ones.
     """
     shared, timing = steps_at_once(product, dot, target), target.timing
     steps, group = _steps(product, dot), dot.depth * product.types[0].itemsize
@@ -240,7 +244,7 @@ def _cycles(product: RowProduct, dot: Dot, rows: int, vectors: int, target: Targ
 
 
 def _is_broadcast(product: RowProduct, dot: Dot, target: Target) -> bool:
-    """Whether groups of a known number of rows are broadcast one by one: tiles have any shape."""
+    """Whether the number of rows is known and groups are broadcast: tiles can have any shape."""
     is_known = all(extent_of(row) is not None for row in product.rows[-1:])
     return is_known and steps_at_once(product, dot, target) == 1
 
@@ -250,22 +254,24 @@ def _steps(product: RowProduct, dot: Dot) -> float:
 
 
 def _parts(extent: int, tile: int) -> list[tuple[int, int]]:
-    """The sizes of tiles, and how many there are of each."""
+    """The sizes of tiles that cover an extent, and how many there are of each."""
     whole, rest = divmod(extent, tile)
     return [(tile, whole), (rest, 1)] if rest else [(tile, whole)]
 
 
 def steps_at_once(product: RowProduct, dot: Dot, target: Target) -> int:
-    """Steps whose groups of a row are lanes of one vector, where the instruction takes a lane."""
+    """How many steps share one vector of a row, where the instruction can take a single lane."""
     lanes = target.lanes(product.types[0]) // dot.depth
     whole = (extent_of(product.depth) or 0) % (lanes * dot.depth) == 0
     return lanes if target.has_lane_fma and whole else 1
 
 
 def _pixels_per_part(product: RowProduct, dimensions: int, target: Target) -> int:
-    """How many rows of pixels a part of an image has, or how many pixels where these have a single
-    dimension: what takes half of L2 at most, and just what a core gets where columns take less
-    memory than pixels, which are read by one core each then."""
+    """How many rows of pixels (with one dimension: pixels) are in a part of an image.
+
+    At most half of L2, and at most one core's share where the columns take less memory than the
+    pixels: then each pixel is read by one core only.
+    """
     c = product.contraction
     extents = [1, 1, *(extent_of(it) or _UNKNOWN for it in product.rows)]
     extent, *across = extents[-dimensions:]
@@ -278,12 +284,12 @@ def _pixels_per_part(product: RowProduct, dimensions: int, target: Target) -> in
 
 
 def _is_channel(it: Iter, product: RowProduct) -> bool:
-    """Whether a variable of the reduction is an index of pixels by itself, not a part of one."""
+    """Whether a variable of the reduction is by itself an index of the pixels, not part of one."""
     return any(i is it.var for i in product.contraction.a.indices)
 
 
 def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None:
-    """Cut the block `name` by `plan` and compute it by the instruction."""
+    """Cut the block `name` by `plan` and tensorize it."""
     dot, product = plan.dot, plan.product
     work = prod(extent_of(it) or _UNKNOWN for it in s.block_of(name).iters)
     pads = padding_before(s, name)
@@ -303,7 +309,7 @@ def _schedule(s: Schedule, name: str, plan: DotRowsPlan, target: Target) -> None
     panel, vectors, j = s.split(column, None, plan.vectors, dot.columns)
     steps, together, k = s.split(depth, None, steps_at_once(product, dot, target), dot.depth)
     if blocks or runs:
-        # A window: pixels that stay in L2 stream past a panel.
+        # A window: pixels in L2 are streamed past a panel.
         single = is_const(s.loop_of(outer[-2]).extent, 1)
         images, outer = (outer[:-1], outer[-1:]) if single else (outer[:-2], outer[-2:])
         size = _pixels_per_part(product, len(outer), target)
@@ -333,8 +339,8 @@ DOT_ROWS = Rule("dot_rows", _match, _plan, _schedule)
 
 
 def _pad(s: Schedule, name: str, plan: DotRowsPlan, steps: int) -> None:
-    """Pad columns to whole vectors, and the reduction to whole groups, or where its length is free
-    to whole vectors of a row, which serve so many `steps`."""
+    """Pad columns to whole vectors, and the reduction to whole groups; a reduction of unknown
+    length to whole vectors of a row, which hold `steps` groups."""
     product, dot = plan.product, plan.dot
     group = dot.depth if extent_of(product.depth) else dot.depth * steps
     wanted = {product.column.var: plan.vectors * dot.columns, product.depth.var: group}
@@ -345,8 +351,8 @@ def _pad(s: Schedule, name: str, plan: DotRowsPlan, steps: int) -> None:
 
 
 def _around(s: Schedule, name: str, loops: dict[Var, Loop], c: Contraction) -> list[Loop]:
-    """The loops over batches. Removes them from `loops`, and those over steps of a scan, which stay
-    where they are."""
+    """The loops over batches, removed from `loops`; removes those over steps of a scan too, which
+    stay where they are."""
     for it in s.block_of(name).iters:
         if it.kind == "ordered":
             del loops[it.var]
@@ -356,7 +362,7 @@ def _around(s: Schedule, name: str, loops: dict[Var, Loop], c: Contraction) -> l
 def _cut_rows(
     s: Schedule, loops: dict[Var, Loop], plan: DotRowsPlan
 ) -> tuple[list[Loop], list[Loop]]:
-    """The loops over rows, and within those that are summed together."""
+    """The loops over tiles of rows, and those within a tile."""
     if plan.rows == 1:
         return list(loops.values()), []
     last = loops.pop(plan.product.rows[-1].var)

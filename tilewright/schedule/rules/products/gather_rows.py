@@ -1,5 +1,5 @@
-"""im2col: copies what the rows of a product read, where that is not contiguous (windows of a
-convolution, channels in blocks).
+"""im2col: copies the operand's rows where they are not contiguous (windows of a convolution,
+channels in blocks).
 
     for y: for x: for o: for c: for k:
         C[y, x, o] += A[c, y + k, x] * B[c, k, o]
@@ -7,9 +7,9 @@ convolution, channels in blocks).
     for y_x: for c: for k: R[y_x, c, k] = A[c, y_x // w + k, y_x % w]
     for y_x: for o: for c: for k: C[y_x, o] += R[y_x, c, k] * B[c, k, o]
 
-Height and width become one dimension of rows, and the rule for products computes the copy by
+Height and width become one dimension of rows, and the rule for products computes the copy in
 chunks, in the order in which its tiles read it. That pays where a tile of rows and a panel of
-columns do not stay in L1 between their uses, and where an instruction needs packed rows.
+columns do not stay in L1 between uses, and where an instruction needs packed rows.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Rows that a tile has, about.
+#: Typical rows of a tile.
 _TILE: Final = 16
-#: Fewer rows are not worth gathering.
+#: The fewest rows worth gathering.
 _LEAST_ROWS: Final = 16
 
 
 class Gathered(NamedTuple):
-    """A product, and those of its rows that become one dimension."""
+    """A product, and the variables of its rows that become one dimension."""
 
     contraction: Contraction
     rows: list[Iter]
@@ -62,7 +62,7 @@ def _gather(s: Schedule, name: str, plan: Gathered, target: Target) -> None:
     c = plan.contraction
     s.annotate(s.reindex(name, c.a.buffer.name), GATHERS, True)
     if not all(isinstance(i, Var | Const) for i in c.b.indices) and _is_packed(c, target):
-        # Columns of groups of channels: packing computes them.
+        # Columns with channels in groups: packing gathers them, too.
         s.reindex(name, c.b.buffer.name)
     merge_rows(s, target)
     after = as_contraction(s.block_of(name))
@@ -76,7 +76,7 @@ GATHER_ROWS = Rule("gather_rows", _scattered_rows, if_wanted, _gather)
 
 
 def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
-    """The last of the rows that lie side by side in the result: those of one image."""
+    """The last variables of the rows that are contiguous in the result: those of one image."""
     order = [it.var for it in block.iters if it.extent is not const(1)]
     found: list[Iter] = []
     for it in reversed(rows):
@@ -87,7 +87,7 @@ def _neighbours(rows: Sequence[Iter], block: Block) -> list[Iter]:
 
 
 def _are_known(c: Contraction, rows: Sequence[Iter]) -> bool:
-    """Whether rows are runs of neighbouring elements, all of known lengths."""
+    """Whether rows consist of contiguous runs, all of known lengths."""
     known = bool(rows) and all(extent_of(it) is not None for it in (*rows, *c.reduced))
     runs = _runs(c)
     return known and bool(runs) and c.a.step(runs[-1].var) == 1
@@ -103,14 +103,14 @@ def _gains(c: Contraction, rows: Sequence[Iter], target: Target) -> bool:
 
 
 def _is_scattered(c: Contraction) -> bool:
-    """Whether runs of a row do not follow each other in memory."""
+    """Whether the runs of a row are not contiguous with each other."""
     pairs = pairwise(_runs(c))
     steps = [(c.a.step(a.var), c.a.step(b.var), extent_of(b) or 0) for a, b in pairs]
     return any(b is None or a != b * length for a, b, length in steps)
 
 
 def _is_packed(c: Contraction, target: Target) -> bool:
-    """Whether there is an instruction for it that reads packed rows, which these are not."""
+    """Whether an instruction that needs packed rows applies, and these are not packed."""
     types = c.a.buffer.dtype, c.b.buffer.dtype, c.out.buffer.dtype
     if is_plain(c) or c.a.buffer.dtype is c.out.buffer.dtype:
         return False

@@ -6,11 +6,11 @@ With `width` rows (or columns) and `deep` groups of `group` elements in a tile, 
                                        + i % width * group + k % group]
 
 and with deep = 1 that is D[i // width, k // group, i % width * group + k % group]. Where steps come
-in runs, the runs of a tile follow each other: a tile is read in order.
+in runs, the runs of a tile are stored one after the other: a tile is read in order.
 
-Instructions that broadcast one group of a row to all lanes load it from anywhere: such rows are
-copied as a whole (`Rows`), next to each other. The packed operand is a copy, or what pads it with
-zeros.
+Instructions that broadcast one group of a row to all lanes can load it from anywhere: such rows are
+copied whole (`Rows`), one after the other. The block that packs is a new copy, or the one that pads
+the operand with zeros.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.schedule.rules.elementwise import vectorize_innermost
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Copies of groups of at most so many elements are unrolled, so many at a time.
+#: Copies of groups of at most `_SHORT` elements are unrolled `_AT_ONCE` times.
 _SHORT, _AT_ONCE = 4, 8
 
 
@@ -61,7 +61,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Packed:
-    """The block that packs an operand, and which of its dimensions go which way."""
+    """The block that packs an operand, and its dimensions across and along the tile."""
 
     block: str
     across: int
@@ -78,8 +78,8 @@ def pack_operand(
     layout: Layout | Rows,
     runs: Sequence[Var] = (),
 ) -> Packed:
-    """Let the block `user` read the operand packed: tiles across rows (or columns) and along, where
-    steps may come in `runs`."""
+    """Let the block `user` read a packed operand, whose tiles run across rows (or columns) and
+    along the reduction, of which `runs` are the outer variables."""
     return lay_out_operand(s, _copy_of(s, user, access), access, across, along, layout, runs)
 
 
@@ -92,10 +92,10 @@ def lay_out_operand(
     layout: Layout | Rows,
     runs: Sequence[Var] = (),
 ) -> Packed:
-    """The same for an operand that the block `copy` makes."""
+    """As `pack_operand`, for an operand that the block `copy` makes."""
     names = [i.name if isinstance(i, Var) else "" for i in access.indices]
     outer, inner = names.index(across.name), names.index(along.name)
-    # A run of one element may have no index of its own.
+    # A run of length 1 may have no index of its own.
     within = [names.index(run.name) for run in runs if run.name in names]
 
     def blocked(*at: Expr) -> tuple[Expr, ...]:
@@ -108,7 +108,7 @@ def lay_out_operand(
 
 
 def _copy_of(s: Schedule, user: str, access: Access) -> str:
-    """The block that makes the operand: the one that pads it, or a new one that copies."""
+    """The block that makes the packed operand: the one that pads it, or a new copy."""
     pads = [made for made in s.producers(user) if made.name.endswith("_pad")]
     own = [made for made in pads if s.block_of(made).writes[0].buffer is access.buffer]
     copy = own[0] if own else s.cache_read(user, access.buffer)
@@ -117,7 +117,7 @@ def _copy_of(s: Schedule, user: str, access: Access) -> str:
 
 
 def _inline_before(s: Schedule, copy: str) -> None:
-    """Inline what computes the operand element by element: packing computes it."""
+    """Inline elementwise producers of the operand into the packing."""
     for made in s.producers(copy):
         if is_injective(s.block_of(made)) and s.can("compute_inline", made):
             s.compute_inline(made)
@@ -126,7 +126,7 @@ def _inline_before(s: Schedule, copy: str) -> None:
 
 
 def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None:
-    """Pack whole groups at a time. Gives the outermost loop of those that were made."""
+    """Pack whole groups at a time. Gives the outermost of the new loops."""
     across, along = (loop_along(s, packed, k) for k in (packed.across, packed.along))
     if across is None or along is None or across is along:
         return None
@@ -144,7 +144,7 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
         s.reorder(tile, *between, steps, deep, beside, vectors, lane, group)
         s.tensorize(lane, interleave(source, lanes, layout.group, dtype))
         return tile
-    # The address of a row is computed once for all of its steps.
+    # Rows outside, steps inside: the address of a row is computed once.
     s.reorder(tile, *between, vectors, lane, steps, deep, group)
     s.vectorize(group)
     if layout.group <= _SHORT:
@@ -153,7 +153,7 @@ def schedule_packing(s: Schedule, packed: Packed, target: Target) -> Loop | None
 
 
 def _tiles_at_once(s: Schedule, tile: Loop, width: int, source: DType, target: Target) -> int:
-    """Tiles that share the lines they are read from, as long as every core has some."""
+    """How many tiles share cache lines of the source; 1 if cores would then be idle."""
     extent = s.loop_of(tile).extent
     tiles = int(extent.value) if isinstance(extent, Const) else 1
     beside = max(1, target.caches.line // (width * source.itemsize))
@@ -163,9 +163,9 @@ def _tiles_at_once(s: Schedule, tile: Loop, width: int, source: DType, target: T
 def _copy_rows(
     s: Schedule, packed: Packed, across: Loop, along: Loop, target: Target
 ) -> Loop | None:
-    """Copy rows next to each other, each by vectors along it."""
+    """Copy whole rows, one after the other, vectorized along each."""
     between = loops_between(s, packed.block, across, (along,))
-    # Tiles of rows, as they are stored: what a chunk holds is seen from the loops.
+    # Split by the stored tiles, so that the region of a chunk follows from the loops.
     across, row = s.split(across, None, packed.layout.width)
     s.reorder(across, row, *between, along)
     avoid_conflicts(s, packed.block, target)
@@ -174,9 +174,9 @@ def _copy_rows(
 
 
 def avoid_conflicts(s: Schedule, copy: str, target: Target) -> None:
-    """Let neighbouring rows of what `copy` writes fall into different sets of L1."""
+    """Pad the rows that `copy` writes, so that neighbours map to different sets of L1."""
     if target.is_bare:
-        # Memory is scarce there, and as near as a cache.
+        # There memory is scarce, and as fast as a cache.
         return
     buffer = s.block_of(copy).writes[0].buffer
     line = target.caches.line // buffer.dtype.itemsize
@@ -184,33 +184,33 @@ def avoid_conflicts(s: Schedule, copy: str, target: Target) -> None:
     if isinstance(row, Const) and row.value < line:
         # Several rows share a line.
         return
-    # An odd number of lines from row to row.
+    # Make the stride between rows an odd number of lines.
     s.storage_align(copy, buffer.name, -2, 2 * line, line)
 
 
 def loop_along(s: Schedule, packed: Packed, dimension: int) -> Loop | None:
-    """The loop over a dimension of the packed operand, if it has one of its own."""
+    """The loop over a dimension of the packed operand, if there is one."""
     used = free_vars(s.block_of(packed.block).bindings[dimension])
     loops = [loop for loop in s.loops(packed.block) if loop.var in used]
     return loops[-1] if loops else None
 
 
 def loops_between(s: Schedule, name: str, outer: Loop, inner: Sequence[Loop]) -> list[Loop]:
-    """The other loops from `outer` or from `inner` on, whatever comes first."""
+    """The other loops, from the outermost of `outer` and `inner` on."""
     loops = s.loops(name)
     first = min(loops.index(loop) for loop in (outer, *inner))
     return [loop for loop in loops[first:] if loop not in (outer, *inner)]
 
 
 def _lanes(width: int, most: int) -> int:
-    """The widest vector of which whole ones make the width."""
+    """The widest vector that divides the width."""
     while width % most:
         most //= 2
     return most
 
 
 def _is_copy_of_rows(s: Schedule, packed: Packed) -> bool:
-    """Whether the block only copies or converts what lies side by side across."""
+    """Whether the block only copies or converts a source that is contiguous across."""
     block = s.block_of(packed.block)
     (store,) = stores_of(block)
     value = store.value.a if isinstance(store.value, Cast) else store.value

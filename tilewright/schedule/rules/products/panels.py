@@ -1,13 +1,13 @@
-"""Columns of a product that are packed: panels of tiles, read by whole lines.
+"""Packing of a product's columns: panels of tiles, read by whole cache lines.
 
     for panel:
         for step of the reduction:
             prefetch the line of the panel some steps later
             for tile: for vector: P[tile, step, vector] = B[step, panel, tile, vector]
 
-Every step is a row of the operand, far from the next one. A line that two tiles share is read once
-for both: where rows fall into the same sets, it would be evicted before the second tile is packed.
-Rows are prefetched, since hardware does not prefetch across pages.
+Each step reads another row of the operand, far from the last one. A line that two tiles share is
+read once for both: where rows map to the same cache sets, it would be evicted before the second
+tile is packed. Rows are prefetched, since hardware does not prefetch across pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.target import Target
 
 
 def tiles_in_a_panel(target: Target, tile: Tile, dtype: DType) -> int:
-    """How many tiles of columns make whole lines."""
+    """How many tiles of columns cover a whole number of cache lines."""
     line = max(1, target.caches.line // dtype.itemsize)
     return line // gcd(line, tile.columns)
 
@@ -39,7 +39,7 @@ def pack_panels(
 ) -> Loop | None:
     """Let the block `copy`, in `loops`, pack columns, `together` tiles at a time.
 
-    Columns go `along` some variables. Gives the loop over panels; None for a single column.
+    Columns run `along` these variables. Gives the loop over panels; None for a single column.
     """
     dtype, others = s.block_of(copy).writes[0].buffer.dtype, list(loops)
     # Dimensions of one element have no loops.

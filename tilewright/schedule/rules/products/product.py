@@ -1,4 +1,4 @@
-"""Matrix products whose operands are packed for an instruction: what its rules have in common.
+"""Matrix products with operands packed for an instruction: what their rules have in common.
 
     pack the columns, by all threads
     for chunk of rows (parallel):
@@ -7,9 +7,9 @@
             sums over the reduction, by the instruction
             output = epilogue(sums)
 
-Extents that the blocks do not divide are padded with zeros on the way into the packed operands.
-Convolutions whose rows are gathered (`gather_rows`) are such products: their columns may come in
-blocks, and their reductions in runs.
+Extents that are no multiples of the blocks are padded with zeros while packing. Convolutions with
+gathered rows (`gather_rows`) are such products: their columns may come in blocks, and their
+reductions in runs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilewright.schedule.rules.products.packing import (
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: With fewer rows or columns, packing costs more than the instruction saves.
+#: The fewest rows or columns for which packing pays.
 _LEAST_SIDE = 16
 
 
@@ -47,13 +47,13 @@ class Product:
     depth: Iter
     #: The types of A, B and C.
     types: tuple[DType, DType, DType]
-    #: Variables over blocks of columns, and over runs of the reduction, where these come so.
+    #: Variables over blocks of columns, and over runs of the reduction, if any.
     blocks: tuple[Iter, ...] = ()
     runs: tuple[Iter, ...] = ()
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Rows, and columns of a block."""
+        """The numbers of rows, and of columns in a block."""
         return extent_of(self.row) or 1, extent_of(self.column) or 1
 
     @property
@@ -78,20 +78,20 @@ def as_product(block: Block) -> Product | None:
 
 
 def is_plain(c: Contraction) -> bool:
-    """Whether every index of the operands is a variable by itself."""
+    """Whether every index of the operands and the result is a single variable or a constant."""
     accesses = (c.a, c.b, c.out)
     return all(isinstance(i, Var | Const) for access in accesses for i in access.indices)
 
 
 def used(extent: int, tile: int) -> float:
-    """The fraction of the tiles that lies inside an extent."""
+    """The useful fraction of the tiles that cover an extent."""
     return extent / (-(-extent // tile) * tile)
 
 
 def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
-    """The blocks that read the sums of `name`, in order; a plain copy if there is none."""
+    """Inline inner blocks of the epilogue; gives the readers of `name`'s sums, or a new copy."""
     out = s.block_of(name).writes[0].buffer
-    # What follows in a step of a scan may read all results of the step at once.
+    # In a scan, consumers may need all results of a step, so nothing is fused.
     if is_step(s.block_of(name)) or out in s.function.buffers:
         return [s.cache_write(name, 0, "local").name]
     s.set_scope(name, out, "local")
@@ -100,7 +100,7 @@ def begin_inlined_epilogue(s: Schedule, name: str) -> list[str]:
 
 
 def _inline_after(s: Schedule, name: str) -> None:
-    """Inline blocks between the sums and the last block of the epilogue."""
+    """Inline the blocks between the sums and the last block of the epilogue."""
     for step in s.consumers(name):
         if s.consumers(step) and s.can("compute_inline", step):
             s.compute_inline(step)
@@ -109,7 +109,7 @@ def _inline_after(s: Schedule, name: str) -> None:
 
 
 def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
-    """The accumulators start as whole vectors."""
+    """Initialize the accumulators as whole vectors."""
     outside = s.loops(name)
     inner = [loop for loop in s.loops(init) if loop not in outside]
     *outer, lanes = inner
@@ -122,10 +122,10 @@ def start_with_vectors(s: Schedule, name: str, init: str, dot: Dot) -> None:
 
 
 def prefetch_next_panel(s: Schedule, name: str, rows: Loop) -> None:
-    """Let the loop over panels, around that over `rows`, prefetch the next panel.
+    """Let the loop over panels, around the loop `rows`, prefetch the next panel.
 
-    Weights pass the caches between runs: rows of a panel have time to ask for the next one, which
-    is in the next block where each block of columns is one panel.
+    Between two runs, weights are evicted from the caches; the rows of one panel take long enough to
+    fetch the next one. Where a block of columns is a single panel, that is in the next block.
     """
     loops = s.loops(name)
     around = loops[: loops.index(rows)]
@@ -135,7 +135,7 @@ def prefetch_next_panel(s: Schedule, name: str, rows: Loop) -> None:
 
 
 def place_results(s: Schedule, names: list[str], loop: Loop, lanes: int) -> None:
-    """Compute in the loop over tiles what follows, written out: sums stay in registers."""
+    """Fuse the consumers `names` into the loop over tiles, unrolled: sums stay in registers."""
     for name in names:
         if s.can("reverse_compute_at", name, loop):
             loops = s.reverse_compute_at(name, loop)
@@ -156,7 +156,7 @@ class Loops(NamedTuple):
 class ProductCut:
     """The steps of a schedule that do not depend on the instruction.
 
-    `rows` × `columns` sums are computed at a time, `steps` of the reduction by one instruction.
+    A block is `rows` × `columns` sums; one instruction covers `steps` of the reduction.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class ProductCut:
     # ---- operands --------------------------------------------------------------------------------
 
     def pad(self) -> None:
-        """Round the extents up to whole blocks."""
+        """Pad the extents to whole blocks."""
         product, iters = self.product, self.s.block_of(self.name).iters
         wanted = {
             product.row.var: self.rows,
@@ -187,7 +187,7 @@ class ProductCut:
             self.s.pad(self.name, factors)
 
     def pack(self, rows: Layout | Rows, columns: Layout) -> tuple[Packed, Packed]:
-        """Let the product read its operands in these layouts."""
+        """Pack both operands in these layouts."""
         c, product = as_contraction(self.s.block_of(self.name)), self.product
         assert c is not None
         return self._packed(c.a, product.row, rows), self._packed(c.b, product.column, columns)
@@ -197,12 +197,12 @@ class ProductCut:
         return pack_operand(self.s, self.name, access, across.var, depth, layout, runs)
 
     def place_rows(self, rows: Packed, chunk: Loop) -> None:
-        """Rows are packed by the thread that uses them."""
+        """Pack rows in the thread that uses them."""
         self.s.compute_at(rows.block, chunk)
         schedule_packing(self.s, rows, self.target)
 
     def place_columns(self, columns: Packed) -> None:
-        """Columns are packed once for all, by all threads."""
+        """Pack columns once, by all threads."""
         outer = schedule_packing(self.s, columns, self.target)
         if outer is not None and self.is_parallel:
             self.s.parallel(outer)
@@ -210,7 +210,7 @@ class ProductCut:
     # ---- loops -----------------------------------------------------------------------------------
 
     def blocks_per_chunk(self) -> int:
-        """Blocks of rows that are packed together: what fits half of L2, even over the cores."""
+        """Blocks of rows packed together: they fit half of L2, in chunks that balance cores."""
         rows, _ = self.product.extents
         size = self.product.steps * self.rows * self.product.types[0].itemsize
         blocks, cores = -(-rows // self.rows), self.target.cores
@@ -219,7 +219,7 @@ class ProductCut:
         return max(1, -(-blocks // chunks))
 
     def loops_by_role(self) -> Loops:
-        """The loops of the product."""
+        """The loops of the product, by what they run over."""
         s, product = self.s, self.product
         iters = s.block_of(self.name).iters
         loops = {it.var: loop for it, loop in zip(iters, s.loops(self.name), strict=True)}

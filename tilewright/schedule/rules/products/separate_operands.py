@@ -1,4 +1,4 @@
-"""Products of a buffer with itself: each side reads a buffer of its own, which can be packed.
+"""Products of a buffer with itself: the columns get a copy, which can be packed.
 
 C[i, j] += A[i, k] * A[k, j]
 -->

@@ -1,4 +1,4 @@
-"""Bytes shifted by 128, for an instruction that takes the other signedness (`shift_operand`)."""
+"""Shift bytes by 128 for instructions that take the other signedness (`shift_operand`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tilewright.target import Target
 
 
 def _factor_to_shift(s: Schedule, name: str, target: Target) -> int | None:
-    """A factor of a product that the target has no instruction for, but one for the other sign."""
+    """The factor to shift, of a product that has an instruction only for the other signedness."""
     block = s.block_of(name)
     side = _side_to_shift(block, target, constants_of(s.function))
     c = as_contraction(block)
-    # Of the operands of a step only rows are made there, and can be made shifted.
+    # In a step of a scan only rows are made in the step, and can be made shifted.
     if side is None or c is None or not s.loops(name) or (is_step(block) and side != 0):
         return None
     return c.factor(side)

@@ -1,4 +1,4 @@
-"""Steps of a scan (recurrent networks): a tile of all gates in registers, and what they make.
+"""Steps of a scan (recurrent networks): a tile of all gates in registers, fused with its consumers.
 
     for step:
         for direction: for panel of the hidden state (parallel):
@@ -7,10 +7,10 @@
                 for the reduction: accumulators += state × weights        all in registers
             cell, state = gates(accumulators)
 
-A step is a product of a few rows, bound by reading the weights: these are packed in the order in
-which they are read, every thread reads its own part at every step, and threads synchronize once a
-step. Where a step is too short for that, the directions of a network that runs in both are computed
-side by side, each by one thread.
+A step is a product of a few rows, memory-bound on the weights: these are packed in the order in
+which they are read, every thread reads the same part at every step, and threads synchronize once
+per step. Where a step is too short for that, the two directions of a bidirectional network run in
+parallel, one thread each.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from tilewright.schedule.rules.rule import MOST, Choices, Rule, tried
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Elements of a panel at most, and panels for each thread at least.
+#: The most elements of a panel, and the fewest panels per thread.
 _PANEL, _PANELS = 64, 2
-#: Rows of a tile where only callers know the batch. Most often it is 1: tiles are wide instead, so
-#: that the sums of one row hide each other's latency.
+#: Rows of a tile where the batch is known only at run time. Most often it is 1, so tiles are wide:
+#: the independent sums of one row hide each other's latency.
 _ANY_BATCH = 4
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The product of a step: its gates and the hidden state, the last dimensions of its result.
+    """The product of a step; gates and hidden state are the last two dimensions of its result.
 
-    A tile has all gates of a single row, or one gate of several rows. `tiles` make a panel, of
-    which all gates are computed before the state.
+    A tile holds all gates of a single row, or one gate of several rows. A panel is `tiles` tiles,
+    whose gates are all computed before the state.
     """
 
     contraction: Contraction
@@ -70,7 +70,7 @@ class StepPlan:
 
     @property
     def together(self) -> int:
-        """Gates that a tile has."""
+        """How many gates a tile holds."""
         return 1 if self.row is not None else extent_of(self.gates) or 1
 
     @property
@@ -79,9 +79,9 @@ class StepPlan:
         return self.tile.columns // self.together
 
     def cut(self, s: Schedule, loops: dict[Var, Loop]) -> tuple[list[Loop], list[Loop]]:
-        """Loops over panels of the hidden state, and over tiles, vectors and lanes of one.
+        """Loops over panels of the hidden state, and over the tiles, vectors and lanes of a panel.
 
-        All other loops are outside.
+        All other loops stay outside.
         """
         lanes = self.tile.lanes
         hidden = loops.pop(self.hidden.var)
@@ -98,7 +98,7 @@ class GateProduct(NamedTuple):
 
 
 def _match(s: Schedule, name: str, target: Target) -> GateProduct | None:
-    """A product of a step of a scan."""
+    """A block that is the product of a step of a scan."""
     block = s.block_of(name)
     c = as_contraction(block) if is_step(block) else None
     if c is None or len(c.reduced) != 1 or len(c.rows) > 1:
@@ -134,8 +134,8 @@ def _tiles(c: Contraction, gates: int, hidden: int, target: Target) -> list[Tile
 
 
 def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> list[int]:
-    """How many tiles make a panel: rows are read and written by whole lines, and every thread has
-    panels."""
+    """Candidate numbers of tiles in a panel, the largest first: rows are read and written by whole
+    lines, and every thread gets panels."""
     most = min(_PANEL, hidden // (_PANELS * target.cores)) // tile.columns
     return [n for n in range(most, 0, -1) if hidden % (n * tile.columns) == 0] or [1]
 
@@ -144,7 +144,7 @@ def _tiles_of_a_panel(tile: Tile, hidden: int, target: Target) -> list[int]:
 
 
 def _schedule(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
-    """Cut the product `name` into tiles, and do in its panels what follows in the same step."""
+    """Cut the product `name` into tiles, and fuse the later blocks of the step into its panels."""
     _schedule_product(s, name, step)
     for follower in _followers(s, name):
         tried(s, "step_follower", follower, partial(_fuse_follower, s, name, step, follower))
@@ -181,8 +181,8 @@ def _followers(s: Schedule, name: str) -> list[str]:
 
 
 def _fuse_follower(s: Schedule, name: str, step: StepPlan, follower: str) -> None:
-    """Compute `follower` in the loops over panels of the product; refused where it needs results
-    of other panels."""
+    """Compute `follower` in the product's loops over panels; refused where it needs results of
+    other panels."""
     mine = _panel_loops(s, name, step)
     own = _spatial(s.block_of(follower))
     wanted = [it for it in _spatial(s.block_of(name)) if it is not step.gates]
@@ -200,8 +200,8 @@ def _fuse_follower(s: Schedule, name: str, step: StepPlan, follower: str) -> Non
 
 
 def _parallelize(s: Schedule, name: str, step: StepPlan, target: Target) -> None:
-    """Panels for all threads. These synchronize at every step, so that each step must be worth it
-    by itself; if not, and if all steps together are, threads get whole directions."""
+    """Distribute panels over threads. These synchronize at every step, so each step must be worth
+    it by itself; if only all steps together are, each thread takes a whole direction."""
     iters = s.block_of(name).iters
     work = prod(extent_of(it) or 1 for it in iters if it.kind != "ordered")
     least = target.timing.fork_cycles * target.fma_ports * step.tile.lanes
@@ -211,14 +211,14 @@ def _parallelize(s: Schedule, name: str, step: StepPlan, target: Target) -> None
         chosen = outermost(s, _panel_loops(s, name, step), target.cores * 2)
         panels = s.fuse(*chosen) if len(chosen) > 1 else chosen[0]
         s.parallel(panels)
-        # A step begins with the weights that the one before read last.
+        # Each step begins with the weights that the previous one read last.
         s.annotate(panels, "back_and_forth", 1)
     elif work * (extent_of(iters[0]) or least) >= least:
         _separate_directions(s, name)
 
 
 def _separate_directions(s: Schedule, name: str) -> None:
-    """A thread for each direction, with all of its steps."""
+    """Give each direction, with all of its steps, a thread."""
     steps, directions, *_ = s.loops(name)
     if extent_of(_spatial(s.block_of(name))[0]) != 1:
         s.reorder(directions, steps)
@@ -226,7 +226,7 @@ def _separate_directions(s: Schedule, name: str) -> None:
 
 
 def _panel_loops(s: Schedule, name: str, step: StepPlan) -> tuple[Loop, ...]:
-    """The loops of the product over panels of the hidden state, inside of that over steps."""
+    """The product's loops over panels of the hidden state, inside the loop over steps."""
     count = sum(it not in (step.gates, step.row) for it in _spatial(s.block_of(name)))
     return s.loops(name)[1 : 1 + count]
 
@@ -236,14 +236,14 @@ def _spatial(block: Block) -> list[Iter]:
 
 
 def _loops_by_variable(s: Schedule, name: str) -> dict[Var, Loop]:
-    """The loops of a block that is not scheduled yet, without that over steps."""
+    """The loops of a block that is not scheduled yet, without the one over steps."""
     iters = s.block_of(name).iters
     pairs = zip(iters, s.loops(name), strict=True)
     return {it.var: loop for it, loop in pairs if it.kind != "ordered"}
 
 
 def _cut_depth(s: Schedule, loop: Loop, tile: Tile) -> tuple[list[Loop], list[Loop]]:
-    """Where lanes hold neighbouring steps of the reduction, these are unrolled."""
+    """Unroll neighbouring steps of the reduction where lanes hold them."""
     if tile.factors != "depth":
         return [loop], []
     outer, inner = s.split(loop, None, tile.lanes)

@@ -2,8 +2,8 @@
 
 A tile has `rows` × `vectors` accumulators. For every step of the reduction it loads `vectors`
 vectors of one operand and `rows` scalars of the other, and does rows × vectors multiply-adds. The
-model counts cycles on the multiply-add and load ports, asks for enough independent accumulators to
-hide latency, and charges for lanes and rows beyond the edge.
+model counts cycles on the multiply-add and load ports, at least as many as the latency of a chain
+of multiply-adds, and charges for lanes and rows beyond the edge.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tilewright.target import Caches, Target
 
 #: How the scalars of the row operand reach the multiply-add.
 #:   broadcast  one load each (on x86 part of the instruction)
-#:   rows       neighbouring rows lie side by side: one vector load serves several, by lane
-#:   depth      neighbouring steps of the reduction lie side by side: likewise, over several steps
+#:   rows       neighbouring rows are contiguous: one vector load serves several, by lane
+#:   depth      neighbouring steps of the reduction are contiguous: likewise for several steps
 Factors = Literal["broadcast", "rows", "depth"]
 #: The fraction of a packed panel that should hold real columns, not padding.
 _WELL_USED = 0.95
 #: Rows of a tile where their number is known only at run time: few, because every number of
 #: leftover rows gets a version of its own.
 ANY_ROWS = 7
-#: Tiles are at most so many rows high and vectors wide.
+#: The most rows and vectors of a tile.
 _MOST_ROWS, _MOST_VECTORS = 16, 8
 
 
 class Size(NamedTuple):
-    """How large a contraction is; None for large."""
+    """The extents of a contraction; None for large ones."""
 
     rows: int | None = None
     columns: int | None = None
@@ -76,11 +76,11 @@ def rank_tiles(
     whole: int = 0,
     together: int = 1,
 ) -> list[Tile]:
-    """The tiles for a problem of this size, those with the best predicted throughput first.
+    """The tiles for a problem of this size, the best predicted throughput first.
 
-    Where columns come in blocks that are not neighbours, a tile has whole blocks, or an even part
-    of one. `computed` gives the rows that tiles of so many rows compute in all, padding included,
-    where that is not just whole tiles. Rows of the tile divide `whole`; the vectors of a tile are a
+    Where columns come in separate blocks of `block`, a tile covers whole blocks, or divides one
+    evenly. `computed` gives the rows computed in all with tiles of a height, padding included,
+    where that is not simply whole tiles. The height divides `whole`; the vectors of a tile are a
     multiple of `together`.
     """
     lanes = target.lanes(dtype)
@@ -97,7 +97,7 @@ def rank_tiles(
         if _registers(r, v, lanes, factors) <= target.vector_registers
     ]
     even = [t for t in tiles if _fits_blocks(t.columns, block)]
-    # Tiles of blocks of odd widths take one block each, whose last vector is partly used.
+    # For blocks of odd widths, a tile takes one block, whose last vector is partly used.
     single = [t for t in tiles if (t.vectors - 1) * lanes < (block or 0)]
 
     def score(tile: Tile) -> float:
@@ -110,7 +110,7 @@ def rank_tiles(
 
 
 def packing_pays(target: Target, dtype: DType, packed: Tile, spread: Tile, size: Size) -> bool:
-    """Whether tiles of packed rows are faster, packing included, than those of strided rows."""
+    """Whether tiles of packed rows, including packing, are faster than tiles of strided rows."""
     busy = (size.columns or 1) / (target.fma_ports * packed.lanes)
     gained = _score(packed, target, dtype, size) * busy / (busy + target.timing.pack_cycles)
     return gained >= _score(spread, target, dtype, size, target.timing.conflict_cycles)
@@ -119,7 +119,7 @@ def packing_pays(target: Target, dtype: DType, packed: Tile, spread: Tile, size:
 def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
     """How many steps of the reduction ahead packed operands are prefetched.
 
-    0 where they stay in L1, or where prefetches would take issue slots from multiply-adds.
+    0 where they fit L1, or where prefetches would take issue slots from multiply-adds.
     """
     timing, cycles = target.timing, max(1, tile.rows * tile.vectors // target.fma_ports)
     sides = [side * dtype.itemsize for side in (tile.rows, tile.columns)]
@@ -132,10 +132,9 @@ def steps_ahead(target: Target, tile: Tile, dtype: DType, depth: int) -> int:
 
 
 def packed_columns(target: Target, dtype: DType | str, columns: int | None = None) -> int:
-    """How many columns of the right operand of a product are best packed side by side.
+    """How many columns of a product's right operand are best packed side by side.
 
-    Where the number of `columns` is known, the panels are chosen so that the last one is well
-    filled.
+    Where the number of `columns` is known, the last panel is kept well filled.
     """
     dtype = DType.of(dtype)
     best = choose_tile(target, dtype, Size(), "rows").columns
@@ -154,7 +153,7 @@ def _registers(rows: int, vectors: int, lanes: int, factors: Factors) -> int:
 
 
 def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.0) -> float:
-    """Useful multiply-adds for each cycle; loads of rows take `far` cycles longer."""
+    """Useful multiply-adds per cycle; loads of rows take `far` cycles longer."""
     timing, work = target.timing, tile.rows * tile.vectors
     scalars = tile.rows if tile.factors == "broadcast" else tile.rows / tile.lanes
     loads = tile.vectors + scalars
@@ -170,10 +169,10 @@ def _score(tile: Tile, target: Target, dtype: DType, size: Size, far: float = 0.
 
 
 def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[float, int]:
-    """Bytes of a step that come from the second cache, and those that come from beyond it.
+    """Bytes per step that come from L2, and those from beyond it.
 
-    Rows are streamed, unless all of them fit L1; the columns of a tile are used again by the next
-    rows, from the cache that they fit.
+    Rows are streamed unless all of them fit L1; the columns of a tile are reused by the next rows,
+    from the cache that they fit.
     """
     rows, columns = tile.rows * itemsize, tile.columns * itemsize
     if size.depth is None:
@@ -187,7 +186,7 @@ def _traffic(tile: Tile, caches: Caches, itemsize: int, size: Size) -> tuple[flo
 
 
 def _used(extent: int | None, tile: int) -> float:
-    """The fraction of the tiles that lies inside an extent."""
+    """The useful fraction of the tiles that cover an extent."""
     if extent is None:
         return 1.0
     return extent / (-(-extent // tile) * tile)

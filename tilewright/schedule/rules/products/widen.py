@@ -1,4 +1,4 @@
-"""Narrow operands are converted once, before a product that would convert them for each use.
+"""Convert narrow operands once, before a product that would convert them at each use.
 
 C[i, j] += f32(A[i, k]) * f32(B[k, j])                       A, B: bf16
 -->
@@ -27,21 +27,20 @@ from tilewright.schedule.rules.rule import Rule, if_wanted
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: How often every element of an operand is used at least that is converted beforehand where an
-#: instruction is there for the converted ones alone: others are multiplied by slow ones, and
-#: operands are copied for it in any case.
+#: The fewest uses of each element for which operands are converted to int16 where only that has an
+#: instruction: without it the product is slow, and operands are copied (packed) for it anyway.
 _WORTH_PACKING = 8
 
 
 class Widened(NamedTuple):
-    """The factors of a product that are converted, and the type that they get."""
+    """The factors of a product to convert, and the type to convert them to."""
 
     factors: tuple[int, ...]
     dtype: DType
 
 
 def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
-    """The operands to convert, of a product of narrow types that has no instruction of its own."""
+    """The operands to convert, of a product of narrow types without an instruction of its own."""
     block = s.block_of(name)
     c = as_contraction(block)
     if c is None or not s.loops(name):
@@ -55,10 +54,10 @@ def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
     for side, access in enumerate((c.a, c.b)):
         is_often = _uses(block, access, least) >= least
         is_worth = is_often and _is_narrow(access.buffer.dtype, dtype)
-        # The state of a scan does not exist before its steps.
+        # The state of a scan is not known before its steps, so it cannot be copied.
         if is_worth and s.can("copy_operand", name, c.factor(side), dtype):
             chosen.setdefault(access.buffer, c.factor(side))
-    # An instruction for int16 needs both operands converted.
+    # An instruction for int16 needs both operands in int16.
     if not chosen or (dtype is WIDE and len(chosen) == 1):
         return None
     return Widened(tuple(chosen.values()), dtype)
@@ -67,7 +66,7 @@ def _narrow_operands(s: Schedule, name: str, target: Target) -> Widened | None:
 def _wide_type(c: Contraction, wanted: Wanted | None, target: Target) -> DType:
     """The type in which operands are multiplied."""
     out = c.out.buffer.dtype
-    # Rows that are not packed are copied as a whole, for which small machines have no memory.
+    # Rows that are not packed would be copied whole; small machines lack the memory.
     is_copied = wanted is not None and (wanted.is_packed or not target.is_bare)
     pairs = wanted is not None and is_copied and has_wide_product(target, wanted.types)
     return WIDE if pairs else out
@@ -80,7 +79,7 @@ def _is_narrow(dtype: DType, wide: DType) -> bool:
 
 
 def _uses(block: Block, access: Access, unknown: int) -> int:
-    """How often the block reads every element of an operand; an extent that is known only at run
+    """How often the block reads each element of an operand; an extent that is known only at run
     time counts as `unknown`."""
     own = {v for i in access.indices for v in free_vars(i)}
     return prod(extent_of(it) or unknown for it in block.iters if it.var not in own)

@@ -2,7 +2,7 @@
 column sums, products with few rows): vectors along that dimension.
 
 A tile of accumulators stays in registers while it is reduced. Long reductions over far-apart rows
-are another matter (`long_columns`).
+are handled by `long_columns`.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from tilewright.target import Target
 
 #: Reductions up to this long are unrolled.
 _SHORT = 16
-#: Accumulators that a tile keeps in registers, of at most so many vectors side by side.
+#: The most accumulators of a tile in registers, and the most vectors side by side.
 _TILE, _VECTORS = 12, 4
-#: Accumulators of a tile one vector wide, for windows that overlap, with 32 registers: as many
-#: operands have room beside them.
+#: Accumulators of a tile one vector wide, for overlapping windows, with 32 registers: the other
+#: registers hold as many operands.
 _LONG_TILE = 14
-#: Bits of what is multiplied with more lanes, and the type of its sums.
+#: Bits of operands that are multiplied with twice the lanes, and the type of their sums.
 _NARROW, _SUM = 8, DType.of("int32")
-#: Vectors that a tile and its reduction have together where this is unrolled: windows of 3×3 share
-#: what is loaded, whatever their tile.
+#: The most vectors that a tile and its unrolled reduction may have together: windows of 3×3 share
+#: their loads, whatever the tile.
 _LARGE = 9 * _LONG_TILE
 #: Axes of a window over an image.
 _WINDOW_AXES = 2
 
 
 class ColumnReduction(NamedTuple):
-    """A reduction of this kind on a copy of the schedule, in which its epilogue is begun and its
-    padding is inlined as far as it can be."""
+    """Such a reduction, on a copy of the schedule where its epilogue is begun and its padding
+    inlined as far as possible."""
 
     schedule: Schedule
     name: str
     column: Iter
-    #: The last of the other dimensions, of which a tile takes several; None where there is none.
+    #: The last of the other dimensions, which tiles are cut from; None without one.
     row: Iter | None
     epilogue: list[str]
-    #: The blocks that still pad what it reads.
+    #: The blocks that still pad an operand.
     pads: list[str]
     lanes: int
     work: int
@@ -76,13 +76,13 @@ class ColumnReduction(NamedTuple):
 
     @property
     def others(self) -> list[Iter]:
-        """The dimensions of the output beside those of a tile."""
+        """The output dimensions that no tile is cut from."""
         tiled = {it.var for it in (self.column, self.row) if it is not None}
         return [it for it in self.block.iters if it.kind == "spatial" and it.var not in tiled]
 
 
 class ColumnTile(NamedTuple):
-    """Accumulators in registers: rows of so many vectors."""
+    """Accumulators in registers: rows × vectors."""
 
     rows: int
     vectors: int
@@ -94,10 +94,10 @@ class ColumnsPlan:
 
     found: ColumnReduction
     tile: ColumnTile
-    #: Rows of the image that are padded and reduced together; None where all are.
+    #: Rows of the image that are padded and reduced together; None for the whole image.
     strip: int | None
-    #: Whether loops over the tiles of a row stay serial: only then is it known at compile time
-    #: where a tile meets the edge of an image.
+    #: Whether the loops over the tiles of a row stay serial: only then is it known at compile time
+    #: which tiles touch an edge of the image.
     serial_tiles: bool
 
 
@@ -114,8 +114,7 @@ def _match(s: Schedule, name: str, target: Target) -> ColumnReduction | None:
 
 
 def _lanes(block: Block, column: Iter, target: Target) -> int:
-    """The lanes of sums; twice as many where bytes are multiplied, which fill registers as numbers
-    of 16 bits."""
+    """Lanes of the sums: twice as many for bytes, which fill registers once widened to 16 bits."""
     lanes = vector_lanes(block, target)
     read = {a.buffer.dtype for a in accesses_of(block) if a.step(column.var)}
     sums = {store.buffer.dtype for store in stores_of(block)}
@@ -132,7 +131,7 @@ def _plan(found: ColumnReduction, target: Target, choices: Choices) -> ColumnsPl
     own = _strip_rows(found, target)
     strips = (own,) if own is None else tuple(dict.fromkeys((own, max(1, own // 2), own * 2)))
     strip = choices.choose("strip", strips)
-    # Tiles of strips that are padded by themselves are never shared between threads.
+    # Tiles of separately padded strips are never shared between threads.
     serial = strip is not None or _are_enough(found.others, target)
     candidates = (serial,) if strip is not None else (serial, not serial)
     return ColumnsPlan(found, tile, strip, choices.choose("serial_tiles", candidates))
@@ -156,15 +155,15 @@ def _tiles(found: ColumnReduction, target: Target) -> list[ColumnTile]:
 def _are_enough(others: list[Iter], target: Target) -> bool:
     """Whether these dimensions have work for every core.
 
-    A batch of unknown size may well be one; rows of unknown number are many.
+    A batch of unknown size may be 1; an unknown number of rows is assumed large.
     """
     extents = [extent_of(it) for it in others]
     return prod(e or 1 for e in extents) >= target.cores or None in extents[1:]
 
 
 def _strip_rows(found: ColumnReduction, target: Target) -> int | None:
-    """Rows of the image that are padded together, so that they stay in L2; None where the image is
-    not padded, or padded as a whole before all else."""
+    """Rows of the image that are padded together, so that they stay in L2; None where there is no
+    padding, or where the whole image is padded first."""
     if not found.pads or not found.others:
         return None
     padded = {found.schedule.block_of(p).writes[0].buffer for p in found.pads}
@@ -176,10 +175,10 @@ def _strip_rows(found: ColumnReduction, target: Target) -> int | None:
 
 def _slides(found: ColumnReduction, row: Iter, vectors: int, tile: int, target: Target) -> bool:
     """Whether windows of neighbouring rows overlap so much that a long tile one vector wide loads
-    far less than one of several vectors: what is loaded for one row serves the next.
+    far less than a wide one: each load serves several rows.
 
-    Operands that all columns share do not count: they serve several vectors just as well. Sums over
-    more than a window keep their accumulators for longer, and are left to wide tiles.
+    Operands shared by all columns do not count: they serve several vectors just as well. Reductions
+    over more than a window are left to wide tiles, since they keep their accumulators longer.
     """
     block, column = found.block, found.column
     reduced = {it.var: extent_of(it) or 1 for it in block.iters if it.kind == "reduce"}
@@ -205,13 +204,13 @@ def _reads_at(index: Expr, reduced: dict[Var, int]) -> bool:
 
 
 def _count_tiles(row: Iter, rows: int) -> float:
-    """How many tiles of so many rows there are; the last may have fewer."""
+    """How many tiles of `rows` rows there are, the last perhaps partial."""
     extent = extent_of(row)
     return 1 / rows if extent is None else -(-extent // rows)
 
 
 def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> int:
-    """How many vectors of an operand a tile of so many rows reads, for each vector of a row."""
+    """Vectors of an operand that a tile of `rows` rows loads, per vector of columns."""
     count = 1
     for index in access.indices:
         terms = linear(index).terms
@@ -225,13 +224,13 @@ def _loaded(access: Access, row: Iter, reduced: dict[Var, int], rows: int) -> in
 
 
 def _long_tile(found: ColumnReduction, row: Iter, target: Target) -> int:
-    """Rows of a tile one vector wide: many share what is loaded, if their windows overlap."""
+    """Rows of a tile one vector wide: tall, so that overlapping windows share loads."""
     most = _TILE if target.vector_registers < 32 else _LONG_TILE
     return _even(row, most * vector_lanes(found.block, target) // found.lanes)
 
 
 def _even(row: Iter, most: int) -> int:
-    """Rows of a tile, at most so many: all tiles have as many, as far as that can be."""
+    """Rows of a tile, at most `most`, so that all tiles have about as many."""
     extent = extent_of(row)
     return -(-extent // -(-extent // most)) if extent else most
 
@@ -240,7 +239,7 @@ def _even(row: Iter, most: int) -> int:
 
 
 def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None:
-    """Vectorize along the output's innermost dimension, reduce within."""
+    """Vectorize along the output's innermost dimension, and reduce inside."""
     found, tile = plan.found, plan.tile
     s.restore(found.schedule)
     iters, width = found.block.iters, extent_of(found.column)
@@ -268,7 +267,7 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
     _unroll_short(s, inner, _LARGE // (tile.rows * tile.vectors))
     place_epilogue(s, found.epilogue, outer[-1], lanes, target)
     look_up_rows(s, found.epilogue[-1], shared[-1:], target)
-    # An image that is not cut into strips is padded once, before all else.
+    # Without strips, the image is padded once, before everything else.
     pads = found.pads if plan.strip is not None else []
     if pads:
         place_padding(s, pads, shared[-1], target)
@@ -278,9 +277,9 @@ def _schedule(s: Schedule, name: str, plan: ColumnsPlan, target: Target) -> None
 
 
 def _steps_ahead(found: ColumnReduction, tile: ColumnTile, lanes: int, target: Target) -> int:
-    """How many steps of the reduction ahead a tile asks for what it reads; 0 for not at all.
+    """How many steps of the reduction ahead a tile prefetches its operands; 0 for none.
 
-    Weights that L2 does not hold have left it since the last run.
+    Only weights that exceed L2: they have been evicted since the last run.
     """
     own = constants_of(found.schedule.function)
     last = [it for it in found.block.iters if it.kind == "reduce"][-1]
@@ -295,14 +294,14 @@ def _steps_ahead(found: ColumnReduction, tile: ColumnTile, lanes: int, target: T
 
 
 def _bytes(buffer: Buffer) -> int:
-    """The size of a buffer; 0 where that is not known."""
+    """The size of a buffer; 0 where it is unknown."""
     extents = [d.value if isinstance(d, Const) else 0 for d in buffer.shape]
     return int(prod(extents)) * buffer.dtype.itemsize
 
 
 def look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
-    """Look up what an epilogue gives, a row at a time: beside accumulators there are no registers
-    for a table."""
+    """Do table lookups by an epilogue's result a whole row at a time: beside the accumulators there
+    are no registers for the table."""
     made = stores_of(s.block_of(name))[0].buffer
     for reader in [b.name for b in s.consumers(name)]:
         is_table = looks_up(s.block_of(reader), made)
@@ -313,7 +312,7 @@ def look_up_rows(s: Schedule, name: str, rows: list[Loop], target: Target) -> No
 
 
 def _vectorize_row(s: Schedule, loops: Sequence[Loop], lanes: int) -> None:
-    """Vectorize the innermost loop, and the next one with it where it is shorter than a vector."""
+    """Vectorize the innermost loop, fused with the next one if it is shorter than a vector."""
     inner, extents = loops[-1], [s.loop_of(loop).extent for loop in loops]
     if not isinstance(extents[-1], Const) or extents[-1].value < 1:
         return
@@ -334,7 +333,7 @@ def _power_of_two_below(number: int) -> int:
 
 
 def _unroll_short(s: Schedule, loops: list[Loop], most: int) -> None:
-    """Unroll the innermost reduction loops, as long as they are short together: at most `most`."""
+    """Unroll the innermost reduction loops, of at most `most` iterations in all."""
     count = 1
     for loop in reversed(loops):
         extent = s.loop_of(loop).extent

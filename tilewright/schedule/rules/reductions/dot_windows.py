@@ -1,15 +1,15 @@
-"""Windows over single channels of bytes (depthwise convolution), by dot products lane by lane.
+"""Depthwise convolution of bytes (a window per channel), by dot products lane by lane.
 
     for strip of rows (parallel):
         pad the rows of the strip
         for row of results:
-            interleave the rows of the window: those of one channel come to lie side by side
+            interleave the rows of the window, so that those of one channel are contiguous
             for tile of pixels: for vector of channels:
                 sums over the columns of the window, four rows of it by one instruction
                 output = epilogue(sums)
 
-Byte by byte, a window of 3×3 takes nine products, each of which widens bytes; by the instruction,
-three, and what is interleaved serves all windows along the row.
+Without the instruction, a window of 3×3 takes nine products, each of which widens bytes; with it,
+three, and the interleaved rows serve all windows along the row.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from tilewright.schedule.rules.rule import MOST, Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Bytes that are interleaved at a time.
+#: Bytes (channels) that are interleaved at a time.
 _LANES: Final = 16
 #: An image has at least two variables of rows: height and width.
 _IMAGE: Final = 2
-#: How many windows read every element of the image at least: each is padded and interleaved first.
+#: The fewest windows per element of the image that pay for padding and interleaving it.
 _READS: Final = 4
-#: What a tile takes beside its pixels, in those.
+#: The fixed cost of a tile, in pixels.
 _BESIDE: Final = 2
 
 
@@ -77,15 +77,14 @@ class Windows:
     column: Iter
     #: The last of the other dimensions of the output.
     pixel: Iter
-    #: The variable of the window whose steps come to lie side by side, and the dimension of the
-    #: image that it walks.
+    #: The variable of the window whose steps are interleaved, and its dimension of the image.
     grouped: Iter
     dimension: int
     work: int
 
     @property
     def others(self) -> list[Iter]:
-        """The dimensions of the output beside those of a tile."""
+        """The output dimensions that no tile is cut from."""
         tiled = self.column.var, self.pixel.var
         iters = self.schedule.block_of(self.name).iters
         return [it for it in iters if it.kind == "spatial" and it.var not in tiled]
@@ -93,7 +92,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class WindowsPlan:
-    """How windows are cut: how many pixels are summed together, and rows padded together."""
+    """How windows are cut: pixels that are summed together, rows that are padded together."""
 
     windows: Windows
     pixels: int
@@ -118,7 +117,7 @@ def _match(s: Schedule, name: str, target: Target) -> Windows | None:
         return None
     walked = [k for k, i in enumerate(c.a.indices) if grouped.var in free_vars(i)]
     are_plain = all(v in c.b.indices for v in (column.var, grouped.var))
-    # Rows of the window that are neighbours in the image, and no pixels of one row.
+    # The grouped variable must index adjacent rows of the image, not pixels of one row.
     terms = linear(c.a.indices[walked[0]]).terms
     if not are_plain or len(walked) != 1 or terms.get(grouped.var) != 1 or pixel.var in terms:
         return None
@@ -127,7 +126,7 @@ def _match(s: Schedule, name: str, target: Target) -> Windows | None:
 
 
 def _reads(c: Contraction) -> float:
-    """How many windows read an element of the image: fewer, the farther they are apart."""
+    """How many windows read an element of the image, on average."""
     terms = [linear(i).terms for i in c.a.indices]
     steps = [abs(own[it.var]) for own in terms for it in c.rows if it.var in own]
     return prod(extent_of(it) or 1 for it in c.reduced) / prod(steps)
@@ -146,16 +145,16 @@ def _plan(found: Windows, target: Target, choices: Choices) -> WindowsPlan:
 
 
 def _even_strip(found: Windows, rows: int) -> int:
-    """About as many rows of which whole strips make an image: what is interleaved would not be
-    known to be needed for one row alone if there were conditions on rows."""
+    """About `rows` rows, a divisor of the image's: partial strips would put conditions on rows, and
+    then it could not be proved that one row of results needs few interleaved rows."""
     extent = extent_of(found.others[-1]) or rows
     strips = [n for n in range(1, extent + 1) if extent % n == 0]
     return max((n for n in strips if rows // 2 < n <= rows), default=extent)
 
 
 def _tiles(found: Windows, target: Target) -> list[int]:
-    """Numbers of pixels whose sums registers hold beside a vector of weights and what is read for
-    them along the row, the fastest first."""
+    """Candidate numbers of pixels in a tile, the fastest first: registers hold their sums, a vector
+    of weights, and the operands along the row."""
     extent = extent_of(found.pixel) or 1
     step, reach = 1, 1
     for index in found.contraction.a.indices:
@@ -179,7 +178,7 @@ def _schedule(s: Schedule, name: str, plan: WindowsPlan, target: Target) -> None
     found = plan.windows
     depth, rows = found.dot.depth, extent_of(found.grouped) or 1
     pads = padding_before(s, name)
-    # Sums of a vector of channels leave the registers before those of the next begin.
+    # The sums of one vector of channels leave the registers before the next vector's are computed.
     sums = s.cache_write(name, 0, "local").name
     epilogue = [b.name for b in s.consumers(sums)]
     copy = s.reindex(name, found.contraction.a.buffer.name, [found.dimension]).name
@@ -236,7 +235,7 @@ def _maker(s: Schedule, name: str, access: Access) -> str:
 
 
 def _fill_around(s: Schedule, pad: str, loops: Sequence[Loop], target: Target) -> None:
-    """Fill a strip with what surrounds the image, and copy what lies inside."""
+    """Fill a strip with the padding value, then copy the part inside the image."""
     fill = s.decompose_padding(pad, loops[0]).name
     s.fuse(*s.loops(fill)[-len(loops) :])
     vectorize_innermost(s, fill, target)
@@ -248,7 +247,7 @@ def _fill_around(s: Schedule, pad: str, loops: Sequence[Loop], target: Target) -
 
 
 def _interleave(s: Schedule, copy: Packed, rows: int, depth: int) -> None:
-    """Interleave the rows of a window, of some channels at a time."""
+    """Interleave the rows of a window, `_LANES` channels at a time."""
     across, along = (loop_along(s, copy, k) for k in (copy.across, copy.along))
     assert across is not None and along is not None
     between = loops_between(s, copy.block, across, (along,))

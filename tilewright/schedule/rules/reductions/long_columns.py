@@ -1,13 +1,14 @@
 """Long reductions down columns of far-apart rows (column sums, products with few rows).
 
-They walk wide strips, a few rows at a time, with the accumulators in L1: memory is read in order.
+Wide strips are walked a few rows at a time, with the accumulators in L1, so that memory is read in
+order.
 
     for strip (parallel):
         for a few rows: for vectors of the strip: accumulators += rows
         output = accumulators
 
-Where all columns fit L1 and rows come from memory, every core reads whole rows instead, and the
-sums of the cores are added in the end.
+Where the sums of all columns fit L1 and the rows come from memory, every core reads whole rows
+instead, and the sums of the cores are added at the end.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from tilewright.target import Target
 
 #: Reductions of more elements than this are long.
 _LONG = 64
-#: What an extent that is known only at run time counts as.
+#: The value assumed for an extent that is known only at run time.
 _UNKNOWN = 1024
 
 
 class LongColumns(NamedTuple):
-    """A block that is such a reduction, and the variable that vectors run along."""
+    """A block that is such a reduction, and the variable to vectorize."""
 
     block: Block
     column: Iter
@@ -57,7 +58,7 @@ class LongColumns(NamedTuple):
         return stores_of(self.block)[0].buffer.dtype.itemsize
 
     def is_in_memory(self, target: Target) -> bool:
-        """Whether what is read comes from memory."""
+        """Whether the operand is too large for L2."""
         return instances(self.block) * self.itemsize > target.caches.l2
 
 
@@ -67,23 +68,23 @@ class LongColumnsPlan:
 
     found: LongColumns
     lanes: int
-    #: Whether every core reads whole rows of its own, with sums for all columns.
+    #: Whether every core reads whole rows of its own, into sums for all columns.
     by_parts: bool
-    #: Columns that whole cache lines cover; the others are reduced by themselves.
+    #: Columns that fill whole cache lines; the rest is reduced separately.
     whole: int | None
-    #: Columns of a strip; vectors of it, and rows, that are read at a time.
+    #: Columns of a strip, and the vectors and rows of it that are read at a time.
     width: int
     vectors: int
     rows_at_a_time: int
 
     @property
     def shared_rows(self) -> list[Iter]:
-        """The rows of the output; none where columns are cut, which takes the only one."""
+        """The rows of the output; none where columns are partitioned, which needs a single row."""
         return self.found.rows if self.whole == extent_of(self.found.column) else []
 
 
 def is_long(block: Block, target: Target) -> bool:
-    """Whether a reduction goes down long columns of far-apart rows, or of all that is read."""
+    """Whether a reduction is long, and over far-apart rows or to one dimension from memory."""
     reduced = [it for it in block.iters if it.kind == "reduce"]
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load)]
     steps = [Access(e.buffer, e.indices).step(reduced[-1].var) for e in loads]
@@ -94,7 +95,7 @@ def is_long(block: Block, target: Target) -> bool:
 
 
 def is_skinny(c: Contraction, target: Target) -> bool:
-    """Whether a product has so few rows that reading the other operand is all that counts."""
+    """Whether a product has so few rows that it is memory-bound on the other operand."""
     depth, timing = c.reduced[-1], target.timing
     step = c.b.step(depth.var)
     far = step is not None and abs(step) * c.b.buffer.dtype.itemsize >= timing.strip_stride
@@ -113,7 +114,7 @@ def _match(s: Schedule, name: str, target: Target) -> LongColumns | None:
 
 def _plan(found: LongColumns, target: Target, choices: Choices) -> LongColumnsPlan:
     lanes, extent = vector_lanes(found.block, target), extent_of(found.column)
-    # Whole cache lines at a time: rows a power of two apart share few sets of the cache.
+    # Whole cache lines at a time: rows a power of two apart map to few cache sets.
     line = max(1, target.caches.line // found.itemsize // lanes)
     can = _can_go_by_parts(found, line * lanes, target)
     if choices.choose("by_parts", (True, False) if can else (False,)):
@@ -136,7 +137,7 @@ def _plan(found: LongColumns, target: Target, choices: Choices) -> LongColumnsPl
 
 
 def _can_go_by_parts(found: LongColumns, line: int, target: Target) -> bool:
-    """Whether every core can read whole rows of its own from memory, with sums for all columns."""
+    """Whether every core can read whole rows of its own from memory, into sums for all columns."""
     last, cores = found.block.iters[-1], target.cores
     width, count = extent_of(found.column), extent_of(last)
     if last.kind != "reduce" or width is None or count is None:
@@ -149,18 +150,18 @@ def _can_go_by_parts(found: LongColumns, line: int, target: Target) -> bool:
 
 
 def _results(rows: Sequence[Iter], target: Target) -> int:
-    """How many rows of the output share a strip, as those of a product with few rows do."""
+    """How many rows of the output share a strip, as those of a product with few rows do; else 1."""
     return _length(rows) if rows and _length(rows) <= target.timing.memory_bound_rows else 1
 
 
 def _even_lines(width: int, line: int, target: Target) -> list[int]:
-    """How many lines of a row can be read at a time so that none are left, the most first."""
+    """How many lines of a row can be read at a time without a remainder, the most first."""
     most = target.timing.lines_at_a_time
     return [n for n in range(most, 0, -1) if width % (n * line) == 0] or [1]
 
 
 def _strip_widths(extent: int | None, rows: int, target: Target, lanes: int) -> list[int]:
-    """Columns of a strip: accumulators share L1 with what is read, and every core has a strip."""
+    """Candidate widths of a strip: sums and operands share L1, and every core has a strip."""
     own = most = _most_columns(rows, target, lanes)
     if extent is not None:
         line = max(lanes, target.caches.line // 4)
@@ -170,7 +171,7 @@ def _strip_widths(extent: int | None, rows: int, target: Target, lanes: int) -> 
 
 
 def _most_columns(rows: int, target: Target, lanes: int) -> int:
-    """Columns whose accumulators leave room in L1 for what is read."""
+    """The most columns whose accumulators leave room in L1 for operands."""
     near = target.caches.l1d // (2 if rows == 1 else 4)
     return max(lanes, near // (4 * rows) // lanes * lanes)
 
@@ -183,7 +184,7 @@ def _length(iters: Sequence[Iter]) -> int:
 
 
 def _schedule(s: Schedule, name: str, plan: LongColumnsPlan, target: Target) -> None:
-    """Walk strips of columns, or all columns in parts of the rows."""
+    """Reduce strips of columns, or all columns in parts of the rows."""
     if plan.by_parts:
         _schedule_parts(s, name, plan, target)
     else:
@@ -226,7 +227,7 @@ def _schedule_strips(s: Schedule, name: str, plan: LongColumnsPlan, target: Targ
 def _separate_rest(
     s: Schedule, loops: dict[Var, Loop], column: Iter, reduced: Iter, whole: int
 ) -> None:
-    """Reduce columns that fill no cache line by themselves; `loops` then run over the others.
+    """Reduce the columns past the last whole cache line separately; `loops` then cover the others.
 
     for i: for k: S[i] += X[k, i]                     99 columns
     -->
@@ -241,7 +242,7 @@ def _separate_rest(
 
 
 def _schedule_parts(s: Schedule, name: str, plan: LongColumnsPlan, target: Target) -> None:
-    """A part of the rows for every core, read in order; the sums of the cores are added up.
+    """Each core reads its part of the rows in order; the sums of the cores are added up.
 
     for p in parallel: for k of p: for i: S_rf[p, i] += X[k, i]
     for i: for p: S[i] += S_rf[p, i]

@@ -1,7 +1,7 @@
-"""Reductions along rows, alone or with what surrounds them (softmax, normalisation): row by row.
+"""Reductions along rows, alone or with the blocks around them (softmax, normalisation): row by row.
 
 for row (parallel):
-    every block, just for this row, which stays in L1 from one block to the next
+    every block, for this row only, which stays in L1 from one block to the next
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from tilewright.target import Target
 
 #: Loops up to this long are unrolled.
 _SHORT = 8
-#: A vector of partial results is halved until it has so few lanes, which are added one by one.
+#: Partial results are halved down to this many lanes, which are then added one by one.
 _FEW_LANES = 4
-#: Parts for each core into which a reduction to a single element is cut.
+#: Parts per core of a reduction to a single element.
 _PARTS = 8
 
 
 class Partial(NamedTuple):
-    """How partial results are kept: how many vectors, and how many parts a total is cut into."""
+    """How partial results are kept: the number of vectors, and the parts of a total."""
 
     vectors: int
     parts: int
 
 
 class SharedRows(NamedTuple):
-    """The schedule with all blocks in loops over rows; `last` is the block that had these."""
+    """The schedule with all blocks in loops over rows, which were those of the block `last`."""
 
     schedule: Schedule
     last: str
@@ -61,7 +61,7 @@ class SharedRows(NamedTuple):
 
 
 class RowReductions(NamedTuple):
-    """Reductions along rows, before they are cut, and as the rule cuts them by default."""
+    """Reductions along rows, before they are cut, and the result of the default decisions."""
 
     schedule: Schedule
     names: list[str]
@@ -70,7 +70,7 @@ class RowReductions(NamedTuple):
 
 
 def _match(s: Schedule, _block: str, target: Target) -> RowReductions | None:
-    """A function with no tiled products whose blocks share rows: only an attempt shows."""
+    """A function without tiled products whose blocks share rows: found out by trying."""
     if any(is_scheduled(s, b.name) or find_tiled(s, b.name) is not None for b in s.blocks()):
         return None
     reductions = [b.name for b in s.blocks() if is_reduction(s.block_of(b))]
@@ -97,11 +97,11 @@ def _partial(target: Target) -> Partial:
 
 
 def _choose_partial(loops: int, target: Target, choices: Choices) -> Partial:
-    """How partial results are kept by a reduction; `loops` are those of one to a single element."""
+    """How partial results are kept; `loops` is the number of loops of a total, else 0."""
     own = _partial(target)
     others = (n for n in (1, 2, 4, 8) if n != own.vectors)
     vectors = choices.choose("partial_vectors", (own.vectors, *others))
-    # Several loops are cut where the outermost one ends.
+    # With several loops, the outermost one gives the parts.
     parts = (own.parts, own.parts // 2, own.parts * 2, target.cores)
     return Partial(vectors, choices.choose("parts", parts if loops == 1 else parts[:1]))
 
@@ -109,7 +109,7 @@ def _choose_partial(loops: int, target: Target, choices: Choices) -> Partial:
 def _shared_rows(
     s: Schedule, reductions: Sequence[str], partial: Partial, target: Target
 ) -> SharedRows | None:
-    """All blocks in loops over rows, on a copy of the schedule; None if that fails."""
+    """Move all blocks into loops over rows, on a copy of the schedule; None if that fails."""
     work = sum(instances(s.block_of(b)) * operations(s.block_of(b)) for b in s.blocks())
     is_alone = len(s.blocks()) == 1
     s = s.copy()
@@ -138,7 +138,7 @@ ROWS = Rule("rows", _match, _plan, _schedule)
 
 
 def is_total(s: Schedule, name: str) -> bool:
-    """Whether a block reduces neighbouring elements to a single one."""
+    """Whether a block reduces contiguous elements to a single one."""
     block = s.block_of(name)
     is_single = all(it.kind == "reduce" for it in block.iters) and bool(block.iters)
     return is_single and is_reduction(block) and walks_neighbours(s, name)
@@ -150,7 +150,7 @@ def _total(s: Schedule, name: str, _target: Target) -> int | None:
 
 
 def _schedule_total(s: Schedule, name: str, partial: Partial, target: Target) -> None:
-    """Reduce everything to one element: parts on all cores, each by vectors of partial results."""
+    """Reduce everything to one element: parts on all cores, each by partial vectors."""
     work = instances(s.block_of(name)) * operations(s.block_of(name))
     before = {b.name for b in s.blocks()}
     *outer, _ = s.loops(name)
@@ -163,7 +163,7 @@ def _schedule_total(s: Schedule, name: str, partial: Partial, target: Target) ->
 def _reduce_rows(
     s: Schedule, name: str, before: set[str], vectors: int, work: int, target: Target
 ) -> None:
-    """Reduce rows by vectors of partial results, in blocks that were not there `before`."""
+    """Reduce rows with vectors of partial results; all blocks not in `before` take part."""
     keep_partial_vectors(s, name, vectors, target)
     own = [b.name for b in s.blocks() if b.name not in before]
     rows = _share_rows(s, name, [n for n in own if n != name], [])
@@ -177,7 +177,7 @@ TOTAL = Rule("total", _total, _choose_partial, _schedule_total)
 
 
 def _single(s: Schedule, name: str, _target: Target) -> bool | None:
-    """Whether a block reduces rows of neighbouring elements."""
+    """Whether a block reduces along rows of contiguous elements."""
     is_whole = has_own_loops(s, name) and is_reduction(s.block_of(name))
     return (is_whole and walks_neighbours(s, name)) or None
 
@@ -187,7 +187,7 @@ def _vectors(_found: bool, target: Target, choices: Choices) -> int:
 
 
 def _schedule_single(s: Schedule, name: str, vectors: int, target: Target) -> None:
-    """Reduce rows beside blocks that do not share them, such as products with zero points."""
+    """Reduce rows next to blocks that do not share them, such as products with zero points."""
     work = instances(s.block_of(name)) * operations(s.block_of(name))
     before = {b.name for b in s.blocks()} - {name}
     _reduce_rows(s, name, before, vectors, work, target)
@@ -197,12 +197,12 @@ SINGLE_ROWS = Rule("single_rows", _single, _vectors, _schedule_single)
 
 
 def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target) -> None:
-    """Vectors for what blocks do inside of rows."""
+    """Vectorize what blocks do inside the loops over rows."""
     for name in names:
         inside = [loop for loop in s.loops(name) if loop not in rows]
         if not inside:
             continue
-        # Rows that fit the partial results as a whole leave nothing to reduce.
+        # Rows that fit the partial results whole leave no reduction.
         if s.block_of(name).init is not None:
             _finish_reduction(s, name, inside, target)
         elif is_injective(s.block_of(name)):
@@ -210,7 +210,7 @@ def _finish_rows(s: Schedule, names: list[str], rows: list[Loop], target: Target
 
 
 def _join_passes(s: Schedule, rows: list[Loop]) -> None:
-    """Merge the loop of a reduction with that of what it reads, where both have the same steps."""
+    """Merge a reduction's loop with that of its producer, where both have the same iterations."""
     for first, second in pairwise([b.name for b in s.blocks()]):
         a, b = ([loop for loop in s.loops(n) if loop not in rows] for n in (first, second))
         reads = any(c.name == second for c in s.consumers(first))
@@ -219,7 +219,7 @@ def _join_passes(s: Schedule, rows: list[Loop]) -> None:
 
 
 def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -> None:
-    """Prefetch what a reduction reads from memory, where adding it up is all that is done."""
+    """Prefetch the operands of a reduction from memory, where adding is all the work."""
     block, inside = s.block_of(name), [loop for loop in s.loops(name) if loop not in rows]
     read = [r.buffer for r in block.reads if r.buffer in s.function.buffers]
     sizes = [b.dtype.itemsize * (b.static_size() or 0) for b in read]
@@ -234,9 +234,9 @@ def _read_rows_ahead(s: Schedule, name: str, rows: list[Loop], target: Target) -
 
 
 def last_and_after(s: Schedule, names: list[str]) -> tuple[str, list[str]]:
-    """The block of `names` whose loops over rows all others move into, and those that come after.
+    """The block of `names` into whose loops over rows all others move, and the blocks after it.
 
-    It is the last block, unless several blocks write results: then it is the last reduction.
+    That is the last block; if several blocks write results, the last reduction.
     """
     last = max(n for n, name in enumerate(names) if is_reduction(s.block_of(name)))
     after = names[last + 1 :]
@@ -245,7 +245,7 @@ def last_and_after(s: Schedule, names: list[str]) -> tuple[str, list[str]]:
 
 
 def _reduce_parts(s: Schedule, name: str, count: int) -> str:
-    """Reduce parts first: a block whose rows are the parts, before the one that adds them up."""
+    """Reduce parts first: a block whose rows are the parts, and one that adds these up."""
     loops = s.loops(name)
     parts = loops[0]
     if len(loops) == 1:
@@ -273,9 +273,9 @@ def _share_rows(s: Schedule, last: str, others: list[str], after: list[str]) -> 
 
 
 def loops_of_results(s: Schedule, last: str, others: list[str], rows: list[Loop]) -> int:
-    """How many row loops each run over different results of other blocks that `last` reads.
+    """How many outer row loops index every result of `others` that `last` reads.
 
-    Inside of the next one, the same results would be computed again and again.
+    Inside a further loop, the same results would be computed repeatedly.
 
     for n: for c: for y: for x: Y[n, c, y, x] = X[n, c, y, x] - mean[n, c]        2: n and c
     """
@@ -291,13 +291,13 @@ def loops_of_results(s: Schedule, last: str, others: list[str], rows: list[Loop]
 
 
 def _variables(block: Block, loop: Loop) -> frozenset[Var]:
-    """The variables of a block that a loop feeds."""
+    """The variables of a block that a loop determines."""
     pairs = zip(block.iters, block.bindings, strict=True)
     return frozenset(it.var for it, binding in pairs if loop.var in free_vars(binding))
 
 
 def keep_partial_vectors(s: Schedule, name: str, vectors: int, target: Target) -> None:
-    """Reduce along neighbouring elements by vectors of partial results, then across them.
+    """Reduce along contiguous elements into vectors of partial results, then across these.
 
     for k: S += X[k]
     -->
@@ -352,7 +352,7 @@ def _feeds_space(block: Block, loop: Loop) -> bool:
 
 
 def walks_neighbours(s: Schedule, name: str) -> bool:
-    """Whether the innermost loop reduces along neighbouring elements of what the block reads."""
+    """Whether the innermost loop reduces along contiguous elements of an operand."""
     block = s.block_of(name)
     last = block.iters[-1]
     if last.kind != "reduce":
@@ -360,6 +360,6 @@ def walks_neighbours(s: Schedule, name: str) -> bool:
     written = stores_of(block)[0].buffer
     loads = [e for e in all_exprs(block.body) if isinstance(e, Load) and e.buffer is not written]
     steps = [Access(e.buffer, e.indices).step(last.var) for e in loads]
-    # Windows overlap: the rows that they read would be computed again for each of them.
+    # Windows overlap: rows that they share would be computed once per window.
     plain = all(isinstance(i, Var | Const) for e in loads for i in e.indices)
     return plain and all(step in (0, 1) for step in steps) and 1 in steps

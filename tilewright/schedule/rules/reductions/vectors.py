@@ -1,4 +1,4 @@
-"""Which variable vectors run along, where the innermost dimension of the output is not reduced."""
+"""Which variable to vectorize, where the innermost dimension of the output is not reduced."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from tilewright.ir import Block, Iter
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.rules.analysis import Access, accesses_of, extent_of, stores_of
 
-#: Distances between the lanes of a vector, in elements, for which there are quick loads.
+#: Strides between the lanes of a vector, in elements, for which there are fast loads.
 _QUICK_STRIDES = range(5)
 
 
 def vector_variable(block: Block) -> Iter | None:
-    """The variable that walks neighbouring elements of the output, and moves in all that is read
-    by distances that vectors can be loaded with."""
+    """The variable that is contiguous in the output and has strides in all operands that vectors
+    can be loaded with."""
     if not is_reduction(block):
         return None
     out = stores_of(block)[0]

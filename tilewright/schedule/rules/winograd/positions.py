@@ -3,8 +3,8 @@
     for i in 6: for x: T[i, x] = X[x] + X[x + 2] if i == 0 else X[x + 1] - X[x + 2] if i == 1 …
     for j in 4: for y: Y[y] = T[y % 4, …] …
 
-Loops over positions are unrolled, so that nothing is selected at run time. All of a tile is
-computed at once, one vector wide, and what one such block hands to the next stays in registers.
+Loops over positions are unrolled, so that nothing is selected at run time. A whole tile is computed
+at once, one vector wide, and intermediate results between such blocks stay in registers.
 """
 
 from __future__ import annotations
@@ -44,37 +44,37 @@ from tilewright.schedule.rules.rule import Choices, Rule
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
-#: Loops over more positions than this are not unrolled.
+#: The longest loop over positions that is unrolled.
 _FEW: Final = 8
-#: Threads take whole images where there are at least so many for every core but the first.
+#: Threads take whole images where there are at least this many per core, the first one not counted.
 _SHARE: Final = 4
 
 
 class TransformChain(NamedTuple):
-    """Blocks of which each reads the one before, up to the block `end`, cut into tiles."""
+    """Blocks each of which reads the one before, up to the block `end`, cut into tiles."""
 
     schedule: Schedule
     names: list[str]
     end: str
-    #: The loops over tiles, as `end` has them, and in the order of what the first block reads.
+    #: The loops over tiles, in the order of `end`, and in that of the first block's operand.
     outer: list[Loop]
     in_source_order: list[Loop]
-    #: The blocks that pad what the first block reads.
+    #: The blocks that pad the first block's operand.
     pads: list[str]
     work: int
 
 
 class TransformPlan(NamedTuple):
-    """The order of the loops over tiles, and which of them threads share."""
+    """The order of the loops over tiles, and which of them are distributed over threads."""
 
     chain: TransformChain
     outer: list[Loop]
-    #: Where threads take whole images, which they pad themselves: the loops over these.
+    #: The loops over whole images, where threads take these and pad them themselves.
     images: list[Loop]
 
 
 def chooses_by_position(block: Block) -> bool:
-    """Whether the value of some short loop's variable selects which of several sums is computed."""
+    """Whether the value of a short loop's variable selects which of several sums is computed."""
     if not is_injective(block) or is_cheap(block) or not block.iters:
         return False
     chosen = _positions(block)
@@ -82,7 +82,7 @@ def chooses_by_position(block: Block) -> bool:
 
 
 def _match(s: Schedule, _block: str, target: Target) -> TransformChain | None:
-    """The transforms of a function, on a copy of the schedule in which they are cut into tiles."""
+    """The transforms of a function, cut into tiles on a copy of the schedule."""
     names = [b.name for b in s.blocks() if chooses_by_position(s.block_of(b))]
     if not names:
         return None
@@ -110,7 +110,7 @@ def _plan(chain: TransformChain, target: Target, choices: Choices) -> TransformP
 
 
 def _schedule(s: Schedule, _block: str, plan: TransformPlan, target: Target) -> None:
-    """Let threads share the loops over tiles, or those over whole images."""
+    """Distribute the loops over tiles, or those over whole images, over threads."""
     chain = plan.chain
     s.restore(chain.schedule)
     s.reorder(*plan.outer)
@@ -125,9 +125,9 @@ POSITIONS = Rule("positions", _match, _plan, _schedule)
 def cut_tiles(
     s: Schedule, names: Sequence[str], end: str, target: Target, around: Loop | None = None
 ) -> list[Loop]:
-    """Compute the block `end` tile by tile, and the blocks `names` before it for each tile.
+    """Compute the block `end` in tiles, and for each tile the blocks `names` before it.
 
-    Gives the loops over tiles that are inside of `around`.
+    Gives the loops over tiles inside `around`.
     """
     chosen = _positions(s.block_of(end)).union(*(_positions_read(s, n, end) for n in names))
     outer = _cut(s, end, chosen, target, around)
@@ -138,9 +138,9 @@ def cut_tiles(
 
 
 def source_order(s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]) -> list[Loop]:
-    """The loops over tiles in the order of what the first block reads.
+    """The loops over tiles in the order of the first block's operand.
 
-    The source is read with an overlap, or from many places at once; results are written only once.
+    That operand is read with overlaps, or from many places at once; results are written only once.
     """
     places = _places_in_source(s, names, end, outer)
     return sorted(outer, key=lambda loop: places[loop][0])
@@ -149,13 +149,13 @@ def source_order(s: Schedule, names: Sequence[str], end: str, outer: Sequence[Lo
 def loops_over_images(
     s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]
 ) -> list[Loop]:
-    """The outermost loops over tiles of which each iteration reads an image of its own."""
+    """The outermost loops over tiles of which each iteration reads a different image."""
     places = _places_in_source(s, names, end, outer)
     return list(itertools.takewhile(lambda loop: places[loop][1], outer))
 
 
 def _are_enough(s: Schedule, loops: Sequence[Loop], target: Target) -> bool:
-    """Whether these loops have iterations enough for threads to take whole ones."""
+    """Whether these loops have enough iterations for threads to take whole ones."""
     extents = [s.loop_of(loop).extent for loop in loops]
     count = prod(int(e.value) for e in extents if isinstance(e, Const))
     known = all(isinstance(e, Const) for e in extents)
@@ -165,8 +165,8 @@ def _are_enough(s: Schedule, loops: Sequence[Loop], target: Target) -> bool:
 def _places_in_source(
     s: Schedule, names: Sequence[str], end: str, outer: Sequence[Loop]
 ) -> dict[Loop, tuple[int, bool]]:
-    """The dimension of the source (what the first block reads) that each loop runs along, and
-    whether one iteration moves by one element there."""
+    """For each loop, the dimension of the source (the first block's operand) that it indexes, and
+    whether its variable alone is the index there."""
     block, indices = s.block_of(end), indices_of_source(s, names, end)
     pairs = list(zip(block.iters, block.bindings, strict=True))
     found: dict[Loop, tuple[int, bool]] = {}
@@ -178,7 +178,7 @@ def _places_in_source(
 
 
 def indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[Expr]:
-    """The indices at which the first of `names` reads, in the variables of the block `end`."""
+    """The indices at which the first of `names` reads, in terms of variables of the block `end`."""
     values: dict[Var, Expr] = {}
     indices: Sequence[Expr] = ()
     for name, maker in itertools.zip_longest([end, *reversed(names)], reversed(names)):
@@ -193,7 +193,7 @@ def indices_of_source(s: Schedule, names: Sequence[str], end: str) -> Sequence[E
 
 
 def _positions_read(s: Schedule, name: str, reader: str) -> set[Var]:
-    """The variables of `reader` by which it indexes positions of the block `name`."""
+    """The variables of `reader` that index positions of the block `name`."""
     block, (store,) = s.block_of(name), stores_of(s.block_of(name))
     chosen = _positions(block)
     dims = [k for k, index in enumerate(store.indices) if index in chosen]
@@ -205,8 +205,8 @@ def _positions_read(s: Schedule, name: str, reader: str) -> set[Var]:
 def _cut(
     s: Schedule, name: str, chosen: set[Var], target: Target, around: Loop | None
 ) -> list[Loop]:
-    """Split loops into those over tiles, which it gives, and those of one tile: positions, parts
-    of tiles, and a vector."""
+    """Split loops into those over tiles, which are returned, and those within a tile: positions,
+    parts of tiles, and a vector."""
     block, lanes = s.block_of(name), vector_lanes(s.block_of(name), target)
     parts, loops = _parts(block), loops_within(s, name, around)
     outer: list[Loop] = []
@@ -230,7 +230,7 @@ def _cut(
 
 
 def _positions(block: Block) -> set[Var]:
-    """The variables of short loops that a select compares with a number."""
+    """The variables of short loops that a select compares with a constant."""
     few = {it.var for it in block.iters if _is_short(it)}
     chosen = [e.condition for e in all_exprs(block.body) if isinstance(e, Select)]
     return few.intersection(map(_compared, chosen))
@@ -241,14 +241,14 @@ def _is_short(it: Iter) -> bool:
 
 
 def _compared(condition: Expr) -> Var | None:
-    """The variable that a condition compares with a number for equality."""
+    """The variable that a condition compares with a constant for equality."""
     if not isinstance(condition, Binary) or condition.op != "eq":
         return None
     return condition.a if isinstance(condition.a, Var) and isinstance(condition.b, Const) else None
 
 
 def _parts(block: Block) -> dict[Var, int]:
-    """The variables that indices divide, as in y // 4 and y % 4, and by how much."""
+    """The variables that indices divide, as in y // 4 and y % 4, and their divisors."""
     found = {_part(e) for e in all_exprs(block.body)}
     both = [p for p in found if p and p[0] == "floordiv" and ("floormod", *p[1:]) in found]
     return {var: length for _, var, length in both}

@@ -1,4 +1,4 @@
-"""Products of transformed rows by constants, whose results are transformed: a strip at a time.
+"""Winograd products by constants: rows and results are transformed a strip at a time.
 
     for strip of an image (parallel):
         pad and transform its rows
@@ -6,7 +6,7 @@
             sums = rows × columns                                      all in registers
         for block of columns: transform the sums, tile by tile, with what follows
 
-What one step hands to the next stays in the caches, however large the image is.
+Intermediate results of a strip stay in the caches, however large the image is.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from tilewright.target import Target
 
 
 class ImageProduct(NamedTuple):
-    """The blocks (chains of transforms, each of which reads the one before, and the product), and
-    the loops of the last of them, which is cut into tiles on a copy of the schedule."""
+    """The blocks (the product, and chains of transforms before and after it), and the loops of the
+    last one, which is cut into tiles on a copy of the schedule."""
 
     schedule: Schedule
     rows: list[str]
     product: str
     results: list[str]
     end: str
-    #: The loops over images, over blocks of columns, over tiles down and across, over vectors.
+    #: Loops over images, over blocks of columns, over tiles down and across, and over vectors.
     images: list[Loop]
     block: Loop
     down: Loop
     across: list[Loop]
     vectors: Loop
-    #: How many tiles there are down and across, and the bytes that are in memory for each.
+    #: The number of tiles down and across, and the bytes of memory for each.
     tiles_down: int
     tiles_across: int
     tile_bytes: int
@@ -70,7 +70,7 @@ class ImageProduct(NamedTuple):
 
 
 class StripsPlan(NamedTuple):
-    """How such a product is computed: rows of tiles that make a strip, and the tile of sums."""
+    """How such a product is computed: rows of tiles in a strip, and the register tile of sums."""
 
     found: ImageProduct
     rows: int
@@ -78,7 +78,7 @@ class StripsPlan(NamedTuple):
 
 
 def _match(s: Schedule, _block: str, target: Target) -> ImageProduct | None:
-    """The blocks of a function that is such a product, where it makes an image."""
+    """The blocks of a function that is such a product and makes an image."""
     products = [b.name for b in s.blocks() if as_contraction(s.block_of(b)) is not None]
     if len(products) != 1:
         return None
@@ -119,7 +119,7 @@ def _match(s: Schedule, _block: str, target: Target) -> ImageProduct | None:
 
 
 def _plan(found: ImageProduct, target: Target, choices: Choices) -> StripsPlan:
-    """Strips that fit L2, of about the same length for every core."""
+    """Strips that fit L2 and balance the cores."""
     row_bytes = found.tile_bytes * found.tiles_across
     own = evenly_cut(found.tiles_down, max(1, target.caches.l2 // row_bytes), target)
     others = (n for n in (own // 2, own * 2, own // 4, own * 4) if 0 < n <= found.tiles_down)
@@ -129,7 +129,7 @@ def _plan(found: ImageProduct, target: Target, choices: Choices) -> StripsPlan:
 
 
 def _schedule(s: Schedule, _block: str, plan: StripsPlan, target: Target) -> None:
-    """Compute all of it for a strip of tiles at a time."""
+    """Compute all blocks for one strip of tiles at a time."""
     found = plan.found
     s.restore(found.schedule)
     strip, within = s.split(found.down, None, plan.rows)
@@ -150,7 +150,7 @@ STRIPS = Rule("strips", _match, _plan, _schedule)
 
 
 def _tile_bytes(c: Contraction) -> int:
-    """Bytes that are in memory for each tile: transformed windows, and products."""
+    """Bytes of memory per tile: transformed windows, and products."""
     planes, steps, columns = (
         prod(extent_of(it) or 1 for it in iters) for iters in (c.batch, c.reduced, c.columns)
     )
@@ -158,7 +158,7 @@ def _tile_bytes(c: Contraction) -> int:
 
 
 def _count(s: Schedule, loops: Sequence[Loop]) -> int:
-    """How many iterations loops have together."""
+    """The number of iterations of a nest of loops."""
     extents = [s.loop_of(loop).extent for loop in loops]
     known = [int(e.value) for e in extents if isinstance(e, Const)]
     if len(known) < len(extents):
@@ -167,7 +167,7 @@ def _count(s: Schedule, loops: Sequence[Loop]) -> int:
 
 
 def _cut_products(s: Schedule, name: str, strip: Loop, tile: Tile) -> None:
-    """Tiles of sums in registers, by columns that lie side by side."""
+    """Cut the product into register tiles of sums, with contiguous columns."""
     own = s.block_of(name)
     c = as_contraction(own)
     assert c is not None
@@ -177,7 +177,7 @@ def _cut_products(s: Schedule, name: str, strip: Loop, tile: Tile) -> None:
     copy = s.cache_write(name, 0, "local").name
     loops = loops_within(s, name, strip)
     depth = [loops.pop(it.var) for it in steps if it.var in loops]
-    # There is no loop over a single tile of the image.
+    # A single tile of the image has no loop.
     rows, inside = list[Loop](), list[Loop]()
     if row.var in loops:
         rows, inside = ([x] for x in s.split(loops.pop(row.var), None, tile.rows))
@@ -193,7 +193,7 @@ def _cut_products(s: Schedule, name: str, strip: Loop, tile: Tile) -> None:
 
 
 def _pack_columns(s: Schedule, name: str, buffer: Buffer, tile: Tile) -> None:
-    """The columns of a tile lie side by side; constants are packed once."""
+    """Pack the columns of each tile contiguously; constants are packed only once."""
     copy = s.cache_read(name, buffer).name
 
     def packed(*indices: Expr) -> tuple[Expr, ...]:

@@ -1,4 +1,4 @@
-"""A product of two operands that are transformed by fixed matrices, and so is what it gives.
+"""A Winograd product of two operands that are both transformed at run time, as is the result.
 
     transform all rows, by all threads
     for block of columns (parallel):
@@ -9,7 +9,7 @@
                 sums += accumulators
         transform the sums, tile by tile, with what follows
 
-Columns are used right after they were transformed, while they are in L1, and are not kept.
+Columns are used right after they are transformed, while they are in L1, and are not kept.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ from tilewright.target import Target
 
 
 class ProductShape(NamedTuple):
-    """The product of one plane: how many rows and columns there are, and how long the innermost
-    loop of the reduction is."""
+    """The product of one plane: rows, columns, and the length of its innermost reduction loop."""
 
     dtype: DType
     rows: int | None
@@ -51,7 +50,7 @@ class ProductShape(NamedTuple):
     depth: int | None
 
     def tiles(self, target: Target) -> list[Tile]:
-        """Tiles of sums, the one with the best predicted throughput first."""
+        """Register tiles of sums, the best predicted throughput first."""
         whole = (self.depth or 1) % target.lanes(self.dtype) == 0
         factors: Factors = "depth" if whole else "broadcast"
         size = Size(self.rows, self.columns, self.depth)
@@ -60,11 +59,11 @@ class ProductShape(NamedTuple):
 
 class TransformedProduct(NamedTuple):
     """The blocks: chains of transforms, each of which reads the one before, and the sums between
-    them."""
+    these chains."""
 
     rows: list[str]
     columns: list[str]
-    #: Sums over a block of the reduction, and over all blocks.
+    #: Sums over a block of the reduction, and over all of it.
     parts: str
     total: str
     results: list[str]
@@ -73,7 +72,7 @@ class TransformedProduct(NamedTuple):
 
 
 class TransformedPlan(NamedTuple):
-    """How such a product is computed: the tile of sums."""
+    """How such a product is computed: the register tile of sums."""
 
     found: TransformedProduct
     tile: Tile
@@ -107,7 +106,7 @@ def _plan(found: TransformedProduct, target: Target, choices: Choices) -> Transf
 
 
 def chain_before(s: Schedule, name: str | None) -> list[str]:
-    """The transforms that end with a block."""
+    """The chain of transforms that ends with a block."""
     chain: list[str] = []
     while name is not None and chooses_by_position(s.block_of(name)):
         chain.insert(0, name)
@@ -117,7 +116,7 @@ def chain_before(s: Schedule, name: str | None) -> list[str]:
 
 
 def chain_after(s: Schedule, name: str) -> tuple[list[str], str | None]:
-    """The transforms of what a block writes, and the block that reads the last one."""
+    """The transforms of a block's result, in order, and the block that reads the last one."""
     chain: list[str] = []
     users = s.consumers(name)
     while len(users) == 1 and chooses_by_position(s.block_of(users[0])):
@@ -132,8 +131,8 @@ def loop_over_blocks(
 ) -> Loop:
     """The loop of the block `end` over blocks of the product's columns (channels of an image).
 
-    The transforms `results` lead there from the block `total`, which is the product itself or the
-    sum over its parts.
+    The transforms `results` lead to `end` from the block `total`: the product, or the sum of its
+    parts.
     """
     read = indices_of_source(s, results, end)
     found = [read[k] for k in _dimensions_of_blocks(s, product, total)]
@@ -144,7 +143,7 @@ def loop_over_blocks(
 
 
 def _dimensions_of_blocks(s: Schedule, product: str, total: str) -> list[int]:
-    """The dimensions of what `total` writes that run over columns, without those within a block."""
+    """The dimensions of `total`'s result that run over columns, except the one within a block."""
     c = as_contraction(s.block_of(product))
     assert c is not None
     in_rows = frozenset[Var]().union(*map(free_vars, c.a.indices))
@@ -158,7 +157,7 @@ def _dimensions_of_blocks(s: Schedule, product: str, total: str) -> list[int]:
 
 
 def _schedule(s: Schedule, _block: str, plan: TransformedPlan, target: Target) -> None:
-    """Compute all of it for a block of columns at a time."""
+    """Compute all blocks for one block of columns at a time."""
     t = plan.found
     block = _cut_results(s, t, target)
     s.compute_at(t.total, block)
@@ -178,7 +177,7 @@ TRANSFORMED = Rule("transformed", _match, _plan, _schedule)
 
 
 def _cut_results(s: Schedule, t: TransformedProduct, target: Target) -> Loop:
-    """The loop over blocks of channels of an image, around those over its tiles."""
+    """Cut the results; gives the loop over blocks of channels, outside those over tiles."""
     block = loop_over_blocks(s, t.parts, t.total, t.results, t.end)
     outer = cut_tiles(s, t.results, t.end, target)
     s.reorder(block, *(loop for loop in outer if loop != block))
@@ -186,12 +185,12 @@ def _cut_results(s: Schedule, t: TransformedProduct, target: Target) -> Loop:
 
 
 def _cut_products(s: Schedule, t: TransformedProduct, block: Loop, tile: Tile) -> Loop:
-    """Tiles of sums over a block of the reduction; the innermost loop around such a block."""
+    """Cut the sums into register tiles; gives the innermost loop around a part of the reduction."""
     own, loops = s.block_of(t.total), loops_within(s, t.total, block)
     *_, row, column = (it for it in own.iters if it.kind == "spatial")
     (depth,) = (it for it in own.iters if it.kind == "reduce")
     panel, vectors, lanes = s.split(loops.pop(column.var), None, tile.vectors, tile.lanes)
-    # There is no loop over a single block, or a single row.
+    # A single block, or a single row, has no loop.
     blocks = [loops.pop(depth.var)] if depth.var in loops else []
     outer, inner = (
         s.split(loops.pop(row.var), None, tile.rows) if row.var in loops else (None, None)
@@ -206,7 +205,7 @@ def _cut_products(s: Schedule, t: TransformedProduct, block: Loop, tile: Tile) -
 
 
 def cut_steps(s: Schedule, steps: list[Loop], tile: Tile) -> tuple[list[Loop], list[Loop]]:
-    """Where lanes hold neighbouring steps of the reduction, these are to be unrolled."""
+    """Split off neighbouring steps of the reduction, to be unrolled, where lanes hold them."""
     if tile.factors != "depth":
         return steps, []
     outer, inner = s.split(steps[-1], None, tile.lanes)
@@ -214,7 +213,7 @@ def cut_steps(s: Schedule, steps: list[Loop], tile: Tile) -> tuple[list[Loop], l
 
 
 def _cut_parts(s: Schedule, t: TransformedProduct, around: Loop, tile: Tile) -> None:
-    """The sums over a block, in registers."""
+    """Compute the sums over a block of the reduction in registers."""
     s.set_scope(t.parts, 0, "local")
     s.compute_at(t.parts, around)
     own, loops = s.block_of(t.parts), loops_within(s, t.parts, around)

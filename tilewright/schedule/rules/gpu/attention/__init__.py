@@ -1,2 +1,2 @@
-"""Attention on GPUs in one launch: what is one and by which tiles (plan), what is the same wherever
-scores are (cut), scores in shared memory (shared) or in registers (registers)."""
+"""Attention on GPUs in one launch: how it is recognised and tiled (plan), the steps common to all
+variants (cut), and scores in shared memory (shared) or in registers (registers, online)."""

@@ -1,8 +1,8 @@
-"""Attention by tensor instructions: what is the same wherever scores are.
+"""Attention by tensor instructions: the steps that do not depend on where scores are kept.
 
-Both products have nests of their own at first, over tiles of the same rows, which are merged when
-all that lies between them is placed. The first one goes through the keys by tiles of its columns,
-the second one by parts of its sum, which are the keys as well.
+Both products first get loop nests of their own over tiles of the same rows; these are merged once
+the blocks between them are placed. The first product loops over the keys in tiles of its columns,
+the second in parts of its sum, which are keys as well.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from tilewright.schedule.rules.gpu.warp_tiles import (
 )
 from tilewright.schedule.schedule import Schedule
 
-#: Loops of a thread up to this are written out, of longer ones so many iterations at a time.
+#: The longest loop of a thread that is unrolled; of longer ones, some iterations at a time.
 _MOST_WRITTEN_OUT: Final = 16
 _TOGETHER: Final = (8, 7, 6, 5, 4, 3, 2)
 
 
 class Loops(NamedTuple):
-    """The loops of a product: over tiles of rows, over what is copied at a time, over the parts of
-    its sum; those of warps, and those of one warp, of which an instruction takes the last."""
+    """The loops of a product: over tiles of rows, over what is copied at a time, over parts of the
+    sum, over warps, and within a warp (the last one starts the tensorized nest)."""
 
     grid: Loop
     steps: Loop
@@ -59,29 +59,29 @@ class Loops(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of the two products under its loops."""
+    """One of the two products, with its loops."""
 
     is_first: bool
     name: str
-    #: What takes its sums on, and what they start with once that is a block.
+    #: The block that reads its sums, and the block that initialises them, once there is one.
     home: str
     start: str
     tile: WarpTile
-    #: How much of its sum is copied at a time.
+    #: How much of its sum is copied to shared memory at a time.
     depth: int
-    #: The blocks that copy its operands, and whether these have neighbours along the sum.
+    #: The blocks that copy its operands, and whether these are contiguous along the sum.
     copies: tuple[str, str]
     along: tuple[bool, bool]
     loops: Loops
 
 
 class Parts(NamedTuple):
-    """A reduction along rows: by threads, in registers; put down in shared memory; and joined."""
+    """A reduction along rows: parts in threads' registers, stored to shared memory, and joined."""
 
     parts: str
     home: str
     joined: str
-    #: The loops of what puts them down, in its order.
+    #: The loops of the block that stores the parts, in its order.
     loops: tuple[Loop, ...] = ()
 
 
@@ -117,28 +117,28 @@ class Cut(ABC):
 
     @abstractmethod
     def place_powers(self, around: Loop) -> None:
-        """What is summed up in a loop over tiles of rows, or where it is read."""
+        """Place the second reduction's operand in a loop over tiles of rows, or inline it."""
 
     @abstractmethod
     def thread_of_row(self, along: Loop) -> Loop:
-        """The loop over the threads that share a row, of the loop along it."""
+        """Split `along`, the loop along a row; gives the loop over the threads of a row."""
 
     @abstractmethod
     def loops_of_parts(self, loops: list[Loop]) -> tuple[Loop, ...]:
-        """The loops over parts of rows in the order of threads."""
+        """The loops over parts of rows, in the order of threads."""
 
     @abstractmethod
     def reduce_by_threads(self, r: Parts, grid: Loop) -> None:
-        """Threads for a reduction along rows."""
+        """Distribute a reduction along rows over threads."""
 
     @abstractmethod
     def share_out(self, first: Side, second: Side, grid: Loop) -> None:
-        """Threads and memory for scores and for the factors of the second product."""
+        """Choose threads and memory for scores and for the second product's left operand."""
 
     # ---- products -------------------------------------------------------------------------------
 
     def products(self) -> tuple[Side, Side]:
-        """Both products under loops of their own."""
+        """Both products, each with loops of its own."""
         plans = [self._prepared(number) for number in range(2)]
         first, second = (self._product(k, *planned) for k, planned in enumerate(plans))
         if self.found.shares in [b.name for b in self.s.blocks()]:
@@ -146,11 +146,11 @@ class Cut(ABC):
         return first, second
 
     def started(self, side: Side, loop: Loop) -> Side:
-        """A product whose sums begin before a loop."""
+        """A product whose sums are initialised before a loop."""
         return side._replace(start=self.s.decompose_reduction(side.name, loop).name)
 
     def _prepared(self, number: int) -> tuple[Plan, str]:
-        """Operands copied and padded to whole tiles; gives also what takes the sums on."""
+        """Copy operands, padded to whole tiles; gives also the block that reads the sums."""
         s, found, product = self.s, self.found, self.found.products[number]
         name, home = ((found.first, found.home), (found.second, found.after))[number]
         unit = PITCH if self.plan.warps.are_groups else TILE_SIDE
@@ -166,9 +166,9 @@ class Cut(ABC):
         return plan, made
 
     def _product(self, number: int, plan: Plan, home: str) -> Side:
-        """A product under its loops, with its copies, what it starts with, and what takes it on.
+        """A product with its loops, the copies of its operands, and the block that reads it.
 
-        What the second one multiplies is made between the two.
+        The left operand of the second product is computed between the two.
         """
         s, p, is_first = self.s, plan.product, number == 0
         name = self.found.first if is_first else self.found.second
@@ -204,7 +204,7 @@ class Cut(ABC):
         return Loops(fused(s, over), tiles[0], k0, tuple(warps), tuple(own))
 
     def by_threads(self, side: Side, grid: Loop) -> None:
-        """Threads for the copies of a product, and for its sums before and after."""
+        """Threads for the copies of a product, and for initialising and reading its sums."""
         s, p, steps = self.s, side.tile.product, side.loops.steps
         depth, sides = p.reduced[0].var, (p.row.var, p.column.var)
         for copy, var, by_sum, at in zip(
@@ -218,7 +218,7 @@ class Cut(ABC):
         finish(s, side.name, side.home, side.tile, around)
 
     def by_instructions(self, side: Side) -> None:
-        """Memory as an instruction wants it, and the instruction."""
+        """Lay out memory as the instruction needs it, and tensorize."""
         s, p, tile = self.s, side.tile.product, side.tile
         depth, sides = (p.reduced[0].var, side.depth), (p.row.var, p.column.var)
         lay_out_sums(s, side.name, tile)
@@ -237,7 +237,7 @@ class Cut(ABC):
     # ---- rows -----------------------------------------------------------------------------------
 
     def by_parts(self, name: str) -> Parts:
-        """A reduction along rows by several threads for each."""
+        """Split a reduction along rows into parts, one for each of a row's threads."""
         s, block = self.s, self.s.block_of(name)
         (along,) = [x for x in s.loops(name) if not feeds_only(block, x, "spatial")]
         rank = len(stores_of(block)[0].indices)
@@ -255,7 +255,7 @@ class Cut(ABC):
         return r._replace(loops=loops)
 
     def by_rows(self, name: str, grid: Loop) -> None:
-        """What is done once for each row, or for each part of one."""
+        """Schedule what is done once per row, or once per part of a row."""
         s, inside = self.s, self.inside(name, grid)
         block = s.block_of(name)
         spatial = [x for x in inside if feeds_only(block, x, "spatial")]
@@ -265,7 +265,7 @@ class Cut(ABC):
                 self.unroll(loop)
 
     def bind(self, loop: Loop) -> None:
-        """A loop of as many iterations as there are threads, or fewer."""
+        """Bind a loop with at most as many iterations as there are threads."""
         s = self.s
         extents = [n for _, n in self.threads]
         count = extent_of_loop(s, loop) or 0
@@ -276,7 +276,7 @@ class Cut(ABC):
             s.bind(part, axis)
 
     def unroll(self, loop: Loop) -> None:
-        """Write iterations out, or some at a time."""
+        """Unroll a loop, wholly or some iterations at a time."""
         extent = extent_of_loop(self.s, loop) or 1
         some = next((n for n in _TOGETHER if extent % n == 0 and extent > n), None)
         if extent <= _MOST_WRITTEN_OUT:
@@ -297,7 +297,7 @@ def _instruction(side: Side, *, is_own: bool) -> WarpProduct | GroupProduct:
 
 
 def _heads(p: Product, number: int) -> Sequence[Var]:
-    """The variables of heads, in the order in which scores lie."""
+    """The variables of heads, in the order of the dimensions of the scores."""
     indices = (p.contraction.a if number else p.contraction.out).indices
     places = {index: k for k, index in enumerate(indices)}
     return sorted((it.var for it in p.others), key=lambda v: places.get(v, -1))

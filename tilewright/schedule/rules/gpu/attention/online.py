@@ -1,4 +1,4 @@
-"""Attention with a running maximum: each warp goes through the keys of its rows by chunks.
+"""Attention with a running maximum: each warp loops over the keys of its rows in chunks.
 
 for head, tile of rows in blocks:
     copy the rows
@@ -39,15 +39,15 @@ from tilewright.schedule.rules.gpu.warp_tiles import start_sums
 
 
 class RowParts(NamedTuple):
-    """A reduction along rows: by threads, and joined."""
+    """A reduction along rows: the parts in threads, and the block that joins them."""
 
     parts: str
     joined: str
 
 
 class Merged(NamedTuple):
-    """All of it under one loop over tiles of rows and one over chunks of keys, and the blocks that
-    the running maximum takes: names that say what is written."""
+    """All blocks merged into one loop over tiles of rows and one over chunks of keys, with the
+    blocks of the running maximum, named by what they write."""
 
     grid: Loop
     steps: Loop
@@ -55,13 +55,13 @@ class Merged(NamedTuple):
     second: Side
     greatest: RowParts
     total: RowParts
-    #: What parts of the maximum and of the total begin with, and the maximum.
+    #: Blocks that initialise the parts of maximum and total, and the maximum.
     starts: tuple[str, ...]
-    #: The maximum before a chunk, what is subtracted, and what that makes of sums.
+    #: The maximum before a chunk, the value subtracted, and the factor by which sums are scaled.
     before: str
     shift: str
     growth: str
-    #: Sums of the second product and parts of the total, multiplied.
+    #: The rescaled sums of the second product, and the rescaled parts of the total.
     scaled_sums: str
     scaled_total: str
 
@@ -131,7 +131,7 @@ class Online(InRegisters):
         )
 
     def _know_rows(self, m: Merged) -> None:
-        """What is known of a row is known to each of its threads."""
+        """Replicate what is known of a row to each of the row's threads."""
         assert self.found.powers is not None
         sums = {m.scaled_sums: self._column(m.second, m.scaled_sums), m.scaled_total: None}
         self._replicate(m.growth, sums)
@@ -156,7 +156,7 @@ class Online(InRegisters):
     # ---- rows -----------------------------------------------------------------------------------
 
     def _parts_of(self, name: str) -> RowParts:
-        """A reduction along rows by the threads of each."""
+        """Split a reduction along rows into parts, one for each of a row's threads."""
         s, block = self.s, self.s.block_of(name)
         (along,) = [x for x in s.loops(name) if not feeds_only(block, x, "spatial")]
         rank = len(stores_of(block)[0].indices)
@@ -165,7 +165,7 @@ class Online(InRegisters):
         return RowParts(parts, name)
 
     def _by_chunks(self, r: RowParts, around: Loop) -> Loop:
-        """A reduction along rows that goes on from chunk to chunk; gives the loop over these."""
+        """Continue a reduction along rows from chunk to chunk; gives the loop over chunks."""
         s = self.s
         for name in (r.joined, r.parts):
             s.compute_at(name, around)
@@ -175,8 +175,9 @@ class Online(InRegisters):
         return chunk
 
     def _replicate(self, name: str, readers: dict[str, Expr | None]) -> None:
-        """Each thread of a row has what is known of the row. Readers are given with the variable
-        along which neighbours have two elements each; those that have copies read their own."""
+        """Give each thread of a row a copy of what is known of the row. `readers` maps each reader
+        to the variable along which threads own pairs of elements; None for readers that are
+        replicated too, which read their own copy."""
 
         def copy_for(reader: str, along: Expr | None) -> Callable[..., tuple[Expr]]:
             iters = [it.var for it in self.s.block_of(reader).iters]
@@ -190,21 +191,21 @@ class Online(InRegisters):
         self.s.set_scope(name, 0, "local")
 
     def _key(self) -> Expr:
-        """The variable of keys where powers are computed."""
+        """The variable of keys in the block that computes powers."""
         out, column = self.found.products[0].contraction.out, self.found.products[0].column.var
         place = next(k for k, index in enumerate(out.indices) if index is column)
         assert self.found.powers is not None
         return stores_of(self.s.block_of(self.found.powers))[0].indices[place]
 
     def _column(self, side: Side, reader: str) -> Expr:
-        """The variable of columns where sums are read."""
+        """The variable of columns in a block that reads the sums."""
         sums, (_, place) = self._written(side.name), positions(self.s, side.name, side.tile.product)
         loads = [e for e in all_exprs(self.s.block_of(reader).body) if isinstance(e, Load)]
         return next(e for e in loads if e.buffer is sums).indices[place]
 
     @property
     def _warps(self) -> tuple[int, ...]:
-        """How many warps have rows of their own, by groups and in each, or all of them."""
+        """How many warps have different rows: groups and warps in each, or just warps."""
         down, over, are_groups = self.plan.warps
         return (down, over) if are_groups else (down,)
 
@@ -212,8 +213,7 @@ class Online(InRegisters):
         return stores_of(self.s.block_of(name))[0].buffer
 
     def _by_owners_of_rows(self, name: str, around: Loop) -> Var:
-        """Four threads for each row (`ir.warps.sum_place`), which have two rows each; gives the
-        variable of rows."""
+        """Four threads per row (`ir.warps.sum_place`), two rows each; gives the rows' variable."""
         s, block = self.s, self.s.block_of(name)
         loops = self.inside(name, around)
         row, owner = (x for x in loops if feeds_only(block, x, "spatial"))
@@ -230,7 +230,7 @@ class Online(InRegisters):
         return var
 
     def _lay_out_rows(self, name: str, var: Var) -> None:
-        """What threads have of rows by these threads: buffer[…, tile, warps, thread, own]."""
+        """Lay out rows' values by owning thread: buffer[…, tile, warps, thread, own]."""
         s, store = self.s, stores_of(self.s.block_of(name))[0]
         place = next(k for k, index in enumerate(store.indices) if index is var)
 

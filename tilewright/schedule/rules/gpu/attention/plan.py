@@ -1,4 +1,4 @@
-"""Attention on GPUs: what is such a function, and how many rows a block of threads takes."""
+"""Attention on GPUs: how it is recognised, and how many rows a block of threads computes."""
 
 from __future__ import annotations
 
@@ -42,44 +42,44 @@ _MOST_WARPS: Final = 8
 #: Keys whose scores are computed, or multiplied by values, at a time.
 _KEYS: Final = 128
 _STEPS: Final = 64
-#: Of how many tiles of keys or values copies are in shared memory at once, at most.
+#: The most tiles of keys or values that are in shared memory at once (pipeline stages).
 _STAGES: Final = 3
-#: The most keys whose scores the threads of a warp keep in registers.
+#: The most keys whose scores a warp keeps in registers as a whole.
 _MOST_OWN_KEYS: Final = 256
-#: Keys of a chunk, and of how many chunks copies are in shared memory.
+#: Keys of a chunk, and the number of chunks in shared memory at once.
 _CHUNKS: Final = (128, 64)
 _CHUNK_STAGES: Final = 2
-#: Chunks of a tile up to which its end counts.
+#: The most chunks of a tile for which exchanging results at its end pays.
 _SHORT_TILE: Final = 4
-#: The part of the multiprocessors that should at least have a tile.
+#: The fraction of the multiprocessors that should have a tile.
 _BUSY: Final = 0.9
 
 
-#: Where scores are: in shared memory, all of a row in registers, or of some keys at a time.
+#: Where scores are kept: in shared memory, whole rows in registers, or a chunk in registers.
 Way = Literal["shared", "registers", "online"]
 
 
 class Attention(NamedTuple):
-    """Two products, and the blocks between them by what they are."""
+    """The two products, and the blocks between them by their roles."""
 
-    #: The function after what is computed on the way has been inlined.
+    #: The function after intermediate blocks have been inlined.
     prepared: Schedule
     first: str
     second: str
-    #: What takes the scores on, if one block does.
+    #: The block that reads the scores, if there is just one.
     home: str | None
     reductions: tuple[str, ...]
-    #: What the second reduction sums up, if a block computes it.
+    #: The block that computes what the second reduction sums, if any.
     powers: str | None
-    #: What makes the factors of the second product.
+    #: The block that computes the left operand of the second product.
     shares: str
-    #: What takes the results on, if one block does.
+    #: The block that reads the results, if there is just one.
     after: str | None
     products: tuple[Product, Product]
 
 
 class AttentionPlan(NamedTuple):
-    """Warps of a block, and the tiles of both products."""
+    """The warps of a block, and the tiles of both products."""
 
     found: Attention
     warps: Warps
@@ -87,27 +87,28 @@ class AttentionPlan(NamedTuple):
     steps: int
     stages: int
     way: Way = "shared"
-    #: Tiles that a block of threads goes through.
+    #: How many tiles a block of threads computes, one after the other.
     tiles_each: int = 1
-    #: Whether a tile begins while the one before ends: there is room for its rows.
+    #: Whether the next tile's rows are copied while a tile ends: there is memory for both.
     begins_early: bool = False
 
     @property
     def keeps_pairs(self) -> bool:
-        """Whether threads store results as they have them: where a block's registers are all taken
-        and tiles have many chunks, exchanging results costs more in these than it saves at the end
-        (an H200: 512 keys 10 % faster with it, 4096 keys 10 % slower)."""
+        """Whether threads store the results that they hold without exchanging them first. Where a
+        block has taken all registers and tiles have many chunks, the exchange costs more registers
+        than it saves time at the end (an H200: with it 512 keys are 10 % faster, 4096 keys 10 %
+        slower)."""
         return self.tiles_each > 1 and _extent(self.found, 0) > _SHORT_TILE * self.keys
 
     @property
     def is_shared(self) -> bool:
-        """Whether scores are in shared memory."""
+        """Whether scores are kept in shared memory."""
         return self.way == "shared"
 
     @property
     def choice(self) -> tuple[int, Way, int, bool]:
-        """What tells plans apart: rows of a tile, where scores are, keys at a time, and whether
-        groups of warps multiply."""
+        """What distinguishes plans: rows of a tile, where scores are kept, keys at a time, and
+        whether groups of warps multiply."""
         return self.rows, self.way, self.keys, self.warps.are_groups
 
     @property
@@ -116,7 +117,7 @@ class AttentionPlan(NamedTuple):
 
     @property
     def threads_of_row(self) -> int:
-        """How many threads share what is done for a row."""
+        """How many threads share the work for a row."""
         return 2 * self.warps.over if self.is_shared else OWNERS
 
     @property
@@ -127,7 +128,7 @@ class AttentionPlan(NamedTuple):
 
 
 def find_attention(s: Schedule, _block: str, target: Target) -> Attention | None:
-    """The parts of a function that computes attention, if it does."""
+    """The blocks of a function that computes attention, if it does."""
     own = [b.name for b in s.blocks() if has_own_loops(s, b.name)]
     products = [name for name in own if _is_product(s, name, target)]
     if len(products) != 2:
@@ -164,7 +165,7 @@ def _taken_apart(s: Schedule, first: str, second: str, ends: tuple[str, ...]) ->
 
 
 def _is_product(s: Schedule, name: str, target: Target) -> bool:
-    """Whether a block is a product of known sizes that a tensor instruction can sum up."""
+    """Whether a block is a product of known extents that tensor instructions can compute."""
     p = product_of(s.block_of(name)) if only_reduces(s.block_of(name)) else None
     if p is None or len(p.reduced) != 1:
         return False
@@ -174,7 +175,7 @@ def _is_product(s: Schedule, name: str, target: Target) -> bool:
 
 
 def _between(s: Schedule, first: str, second: str) -> list[str]:
-    """The blocks that make a factor of the second product out of the results of the first."""
+    """The blocks that lead from the result of the first product to an operand of the second."""
     made = {stores_of(s.block_of(first))[0].buffer}
     order = [b.name for b in s.blocks()]
     names: list[str] = []
@@ -187,7 +188,7 @@ def _between(s: Schedule, first: str, second: str) -> list[str]:
 
 
 def _is_plain(s: Schedule, name: str) -> bool:
-    """Whether a block has loops of its own, and writes one buffer that is the function's."""
+    """Whether a block has its own loops, and writes one buffer, intermediate or without readers."""
     block = s.block_of(name)
     stores = stores_of(block)
     is_known = is_injective(block) or only_reduces(block)
@@ -211,7 +212,7 @@ def _writer_of(s: Schedule, buffer: Buffer) -> str | None:
 
 
 def _inline_on_the_way(s: Schedule, between: list[str], shares: str) -> None:
-    """Inline all that is elementwise, but for what a reduction reads and what is multiplied."""
+    """Inline elementwise blocks, except operands of reductions and products."""
     for block in s.blocks():
         name = block.name
         if not is_injective(s.block_of(name)) or not s.consumers(name) or name == shares:
@@ -223,18 +224,18 @@ def _inline_on_the_way(s: Schedule, between: list[str], shares: str) -> None:
 
 
 def _reads_reduced(s: Schedule, name: str) -> bool:
-    """Whether a block reads results of a reduction that is no product."""
+    """Whether a block reads results of a reduction that is not a product."""
     producers = [s.block_of(p) for p in s.producers(name)]
     return any(only_reduces(b) and product_of(b) is None for b in producers)
 
 
 def _is_operand(s: Schedule, name: str) -> bool:
-    """Whether a product multiplies what a block makes: copies are made there."""
+    """Whether a product reads a block's result: it is copied to shared memory there."""
     return any(product_of(s.block_of(c)) is not None for c in s.consumers(name))
 
 
 def _agree(s: Schedule, shares: str, a: Product, b: Product) -> bool:
-    """Whether rows and keys of both products are the same dimensions of what is between them."""
+    """Whether rows and keys are the same dimensions, with the same extents, in both products."""
     places = {index: k for k, index in enumerate(a.contraction.out.indices)}
     read = {i: k for k, i in enumerate(b.contraction.a.indices) if isinstance(i, Var)}
     same = places.get(a.row.var) == read.get(b.row.var)
@@ -256,8 +257,9 @@ def _rounded_up(number: int, unit: int) -> int:
 
 
 def plan_attention(found: Attention, target: Target, choices: Choices) -> AttentionPlan | None:
-    """The most rows of which there are enough tiles. Scores are in registers: of chunks of keys, or
-    of all where these are few and make no whole chunks; else in shared memory."""
+    """The tallest tiles of which there are enough for the device. Scores are kept in registers, for
+    a chunk of keys, or for all where these are few and not a multiple of a chunk; else in shared
+    memory."""
     assert target.gpu is not None
     keys, columns = (-(-_extent(found, k) // TILE_SIDE) for k in range(2))
     plans = [_plan(found, Warps(down, _over(columns, keys, down))) for down in _DOWN]
@@ -279,8 +281,9 @@ def plan_attention(found: Attention, target: Target, choices: Choices) -> Attent
 
 
 def _tiles_each(plan: AttentionPlan, gpu: Gpu) -> int:
-    """Where a multiprocessor has room for one block only, this one goes through several tiles: what
-    the next one reads is copied while a tile ends. All blocks have as many."""
+    """How many tiles a block computes: several where a multiprocessor has room for one block only,
+    so that the next tile's operands are copied while a tile ends. All blocks have the same
+    number."""
     is_alone = plan.warps == Warps(2, GROUP, are_groups=True) and _extent(plan.found, 1) > PITCH
     count = _count(plan)
     most = max((n for n in range(1, gpu.multiprocessors + 1) if count % n == 0), default=1)
@@ -292,24 +295,24 @@ def _has_few_keys(found: Attention) -> bool:
 
 
 def _in_registers(found: Attention, down: int) -> AttentionPlan:
-    """Each warp has all keys of its rows, which are all copied at once."""
+    """Each warp has all keys of its rows, copied all at once."""
     keys = _rounded_up(_extent(found, 0), TILE_SIDE)
     return AttentionPlan(found, Warps(down, 1), keys, keys, 1, "registers")
 
 
 def _online(found: Attention, gpu: Gpu) -> list[AttentionPlan]:
-    """Each warp goes through the keys of its rows by chunks, if a maximum can run along."""
+    """Each warp loops over the keys of its rows in chunks, where a running maximum is possible."""
     if not _can_run(found):
         return []
     one, two = (Warps(down, GROUP, are_groups=True) for down in (1, 2))
     large, small = _CHUNKS
     groups = [(one, large), (one, small), (two, small), (two, large)]
     if _extent(found, 1) > PITCH:
-        # Wide results leave registers to one block only: it should have many rows.
+        # Wide results leave registers for one block only, which should have many rows.
         groups.reverse()
     shapes = [*(groups if _suits_groups(found, gpu) else ())]
     shapes += [(Warps(down, 1), small) for down in _DOWN[:-1]]
-    # Chunks that keys fill come first.
+    # Chunk sizes that divide the keys come first.
     shapes.sort(key=lambda shape: _extent(found, 0) % shape[1] != 0 and shape[1] == large)
     return [
         AttentionPlan(found, warps, keys, keys, _CHUNK_STAGES, "online")
@@ -319,15 +322,15 @@ def _online(found: Attention, gpu: Gpu) -> list[AttentionPlan]:
 
 
 def _suits_groups(found: Attention, gpu: Gpu) -> bool:
-    """Whether groups of warps can multiply: results are in the registers of their threads, and rows
-    of operands are whole vectors."""
+    """Whether groups of warps can multiply: results fit their threads' registers, and rows of
+    operands are whole vectors."""
     depth, columns = extent_of(found.products[0].reduced[0]) or 1, _extent(found, 1)
     are_wide = depth % NEIGHBOURS == columns % NEIGHBOURS == 0
     return gpu.has_group_products and columns <= GROUP_COLUMNS[-1] // 2 and are_wide
 
 
 def _can_run(found: Attention) -> bool:
-    """Whether scores only go into powers of what exceeds their maximum, and into sums of these."""
+    """Whether scores are only used in powers relative to their maximum, and these in sums."""
     if found.powers is None:
         return False
     s = found.prepared.copy()
@@ -339,7 +342,7 @@ def _can_run(found: Attention) -> bool:
 
 
 def _over(columns: int, keys: int, down: int) -> int:
-    """Warps that share the columns of the result evenly, and all have keys."""
+    """The number of warps that share the columns of the result evenly, each with keys to do."""
     most = min(_MOST_WARPS // down, columns, keys)
     return max(n for n in range(1, most + 1) if columns % n == 0)
 
@@ -361,7 +364,7 @@ def _count(plan: AttentionPlan) -> int:
 
 
 def _shared_bytes(plan: AttentionPlan) -> int:
-    """What scores, shares and copies of operands take."""
+    """Bytes for scores, left operands of the second product, and copies of operands."""
     size = plan.found.products[0].contraction.a.buffer.dtype.itemsize
     keys, columns = _extent(plan.found, 0), plan.tiles[1].columns
     depth = _rounded_up(extent_of(plan.found.products[0].reduced[0]) or 0, TILE_SIDE)
@@ -378,7 +381,7 @@ def _shared_bytes(plan: AttentionPlan) -> int:
 
 
 def _bytes_of_rows(plan: AttentionPlan) -> int:
-    """What the rows of a tile take, copied once."""
+    """Bytes for the rows of a tile, which are copied once."""
     first = plan.found.products[0]
     depth = _rounded_up(extent_of(first.reduced[0]) or 0, TILE_SIDE)
     return plan.rows * (depth + NEIGHBOURS) * first.contraction.a.buffer.dtype.itemsize

@@ -1,7 +1,7 @@
-"""Attention whose scores are in registers: each warp has all keys of its rows.
+"""Attention with scores in registers: each warp has all keys of its rows.
 
-Threads keep scores, powers and factors where the first product leaves its sums, which is where the
-second one wants them. A row is shared by four threads of a warp.
+Threads keep scores, powers and the second product's left operand where the first product leaves its
+sums, which is where the second one needs them. Four threads of a warp share a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class InRegisters(Cut):
         self.s.compute_at(self.found.powers, around)
 
     def thread_of_row(self, along: Loop) -> Loop:
-        """Of eight neighbours each thread has two (`ir.warps.sum_place`)."""
+        """Of eight contiguous elements each thread has two (`ir.warps.sum_place`)."""
         return self.s.split(along, None, self.plan.threads_of_row, 2)[1]
 
     def loops_of_parts(self, loops: list[Loop]) -> tuple[Loop, ...]:
@@ -54,7 +54,7 @@ class InRegisters(Cut):
         self._lay_out(second.copies[0], sides, tile)
 
     def _by_owners(self, name: str, sides: tuple[int, int], tile: WarpTile, grid: Loop) -> None:
-        """What is computed element by element, by the threads that have these."""
+        """Compute elementwise blocks in the threads that own the elements."""
         s, indices = self.s, stores_of(self.s.block_of(name))[0].indices
         (row,), (column,) = (loops_of(s, name, indices[side], grid) for side in sides)
         s.vectorize(by_threads(s, row, column, tile))

@@ -1,18 +1,18 @@
-"""Attention by tensor instructions, in one launch; scores are never in global memory.
+"""Attention by tensor instructions, in one launch; scores never go to global memory.
 
 for head, tile of rows in blocks:
     copy the rows
-    for tile of keys:                                          copies of keys run ahead (`stages`)
+    for tile of keys:                                          copies run ahead (`stages`)
         acc = rows · keys                                      by warps (`ir.warps`)
         S[row, key] = acc with scale, mask, …
     greatest[row], total[row] = …                              some threads for each row
     P[row, key] = exp(S - greatest) / total                    narrow
-    for tile of keys: acc += P · values                        copies of values run ahead
+    for tile of keys: acc += P · values                        copies run ahead
     result = acc …
 
-Where there are enough tiles of rows that each has few warps, these keep scores in registers: of all
-keys if these are few (`registers`), else of some at a time (`online`). Else all warps of a block
-share the keys of its rows, and scores are in shared memory (`shared`).
+Where there are enough tiles of rows for each to need few warps, these keep scores in registers: of
+all keys if these are few (`registers`), else of a chunk at a time (`online`). Otherwise all warps
+of a block share the keys of its rows, and scores are in shared memory (`shared`).
 """
 
 from __future__ import annotations

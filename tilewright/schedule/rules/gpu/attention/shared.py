@@ -1,4 +1,4 @@
-"""Attention whose scores are in shared memory: all warps of a block share the keys of its rows."""
+"""Attention with scores in shared memory: all warps of a block share the keys of its rows."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import extent_of, stores_of
 from tilewright.schedule.rules.gpu.attention.cut import Cut, Parts, Side
 
-#: Banks of shared memory, and where in these the next row of scores begins: threads of a warp then
-#: write pairs of eight rows, and read some scores of each row, without waiting for each other.
+#: Banks of shared memory, and the offset between rows of scores in banks: threads of a warp that
+#: write pairs of eight rows, or read some scores of each row, then have no bank conflicts.
 _BANKS: Final = 32
 _NEXT_ROW: Final = 8
 
 
 class InShared(Cut):
     def place_powers(self, around: Loop) -> None:
-        """Powers are computed again where they are read: that takes less than to keep them."""
+        """Recompute powers where they are read: that costs less than keeping them."""
         if self.found.powers is not None:
             self.s.compute_inline(self.found.powers)
 
@@ -39,7 +39,7 @@ class InShared(Cut):
         self._lay_out_scores(first.home)
 
     def _factors(self, name: str, grid: Loop) -> None:
-        """Narrow ones, by the threads of a row."""
+        """The second product's left operand, in its narrow type, by the threads of a row."""
         s = self.s
         row, key = self.inside(name, grid)
         pairs, thread, pair = s.split(key, None, self.plan.threads_of_row, 2)
@@ -50,7 +50,7 @@ class InShared(Cut):
         self.unroll(pairs)
 
     def _lay_out_scores(self, home: str) -> None:
-        """Scores by tiles of rows."""
+        """Lay out the scores by tiles of rows."""
         s, tile = self.s, self.plan.tiles[0]
         s.set_scope(home, 0, "shared")
         buffer = stores_of(s.block_of(home))[0].buffer
