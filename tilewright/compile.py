@@ -154,8 +154,7 @@ def graph_passes(target: Target) -> list[Step]:
         Step(passes.shape_arithmetic, 1),
         # Before fold_scale, which folds factors into float32 weights only. GPUs multiply float16.
         Step(passes.widen_images, 2, "cpu"),
-        # Parameters are constants by now; the rules for convolutions see the operators between
-        # them.
+        # Parameters are constants by now; rules for convolutions see the operators between them.
         Step(passes.sink_transposes, 1),
         # Weights are constants by now; later rules can move the slices it makes.
         Step(passes.combine_parallel(target), 2),

@@ -1,5 +1,4 @@
-"""The operators of graphs as definitions over `te` tensors, for kernels scheduled or built one by
-one.
+"""The operators of graphs as definitions over `te` tensors, for kernels built one by one.
 
     A, B = te.placeholder((64, 32), name="A"), te.placeholder((32, 48), name="B")
     C = tw.ops.relu(tw.ops.matmul(A, B), name="C")

@@ -51,8 +51,7 @@ class Interface:
     denormals: Denormals = "flush"
     #: Whether to offer functions on DLPack tensors, where possible.
     offers_dlpack: bool = True
-    #: Whether to offer tvm_ffi's entry point, whose library is only needed for calls of it: on
-    #: Linux.
+    #: Whether to offer tvm_ffi's entry point, on Linux; its library is only needed for calls of it.
     offers_tvm_ffi: bool = True
 
     @property

@@ -108,8 +108,7 @@ class _Store:
         self._loaded[once.name, sizes](*sizes, *arrays, *outputs)
         for value in constants:
             assert value.constant is not None
-            # Release the pages of weights in files, else they are in memory twice: original and
-            # packed.
+            # Release the pages of weights in files, else original and packed weights are in memory.
             let_go(value.constant)
         return outputs
 

@@ -146,8 +146,7 @@ def _refusal(error: UserError, found: UserError) -> UserError:
 
 
 def shapes_apart(specs: Sequence[Spec], extents: Extents) -> dict[str, list[int | str | None]]:
-    """Shapes in which a name with several extents becomes one name per extent; extents of 1 become
-    constants.
+    """Shapes in which a name with several extents becomes one name for each, and 1 a constant.
 
     A dimension of 1 may be broadcast, which must be visible in the types.
     """

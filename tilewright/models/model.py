@@ -70,8 +70,7 @@ class Model(NativeModel):
         threads: int | None,
     ) -> None:
         self._host, self._functions = host.function, functions
-        # The program has packed copies of the constants: the originals of large models are
-        # released.
+        # The program has packed copies of the constants: release the originals of large models.
         self._graph = graph if constant_bytes(graph) <= _KEPT_CONSTANTS else None
         constants = copied_from_files(host.constants, self._graph)
         self._graph_text = module_text(graph) if self._graph is None else ""

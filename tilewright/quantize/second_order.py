@@ -98,8 +98,7 @@ def _round_columns(
     steps: Array,
     scales: Array,
 ) -> Array:
-    """Round the columns of a span one after the other; gives their errors, for the columns after
-    the span."""
+    """Round the columns of a span one after the other; gives their errors, for later columns."""
     start, end = span
     errors = np.zeros((len(left), end - start))
     half = 2 ** (bits - 1)

@@ -77,8 +77,7 @@ class SmallInputs:
         self._copies: dict[tuple[Any, ...], Copies] = {}
 
     def taken(self, inputs: Any) -> tuple[Sequence[Array], Copies] | None:
-        """The inputs in order, if all are arrays of known types and shapes; None otherwise, for the
-        general path."""
+        """The inputs in order if all are arrays of known types and shapes; else None."""
         given, container = inputs, cast("Any", type(inputs))
         try:
             if container is dict and len(given) == self._count:

@@ -1,5 +1,4 @@
-"""Asynchronous copies to shared memory, which complete when their thread waits
-(`lower.gpu.stages`).
+"""Asynchronous copies to shared memory, complete when their thread waits (`lower.gpu.stages`).
 
 The source is read at once. The destination counts as written from then on, so that races are
 detected, and as unknown until the copy has completed.

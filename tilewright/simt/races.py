@@ -33,8 +33,7 @@ def stamps(blocks: Array, barriers: Array, threads: Array) -> Array:
 
 
 class Race(NamedTuple):
-    """A racing access, by its index among those in progress, and the earlier access it conflicts
-    with.
+    """A racing access, by its index among those in progress, and the earlier conflicting access.
 
     `block` and `thread` are None if there were several.
     """

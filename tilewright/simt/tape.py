@@ -46,8 +46,7 @@ class _Context:
 def make_tape(
     exprs: Sequence[Expr], env: dict[Var, Array], unknown: dict[Var, Array], loads: LoadRule
 ) -> Tape:
-    """A tape of several expressions; `env` will contain the variables, and `unknown` their unknown
-    lanes."""
+    """A tape of several expressions; `env` and `unknown` are filled before it runs."""
     writer = _Writer(env, loads)
     results = [writer.expr(e) for e in exprs]
     steps, template, nodes = writer.steps, writer.template, writer.nodes

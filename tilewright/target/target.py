@@ -209,8 +209,7 @@ class Target:
 
     @property
     def gains_by_streaming(self) -> bool:
-        """Whether a line that is fully overwritten is read first, unless its stores bypass the
-        caches."""
+        """Whether a fully overwritten line is read first, unless its stores bypass the caches."""
         return self.arch == "x86_64"
 
     @property

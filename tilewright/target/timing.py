@@ -88,8 +88,7 @@ class CpuTiming(NamedTuple):
     lines_in_flight: int = 24
     #: Distance in bytes of software prefetches for a sequential read.
     prefetch_distance: int = 1024
-    #: Streams that stay on a cache line for this many iterations are left to the hardware
-    #: prefetcher.
+    #: Streams with this many iterations per cache line are left to the hardware prefetcher.
     prefetched_iterations: int = 16
     #: A column sum reads this many rows at a time; from memory, this many cache lines of one row.
     rows_at_a_time: int = 4

@@ -220,8 +220,7 @@ def _devices(on: Device | SerialDevice | Pool | None, measurer: Measurer | None)
 
 
 def apply_best(records: AnyPath | Iterable[AnyPath]) -> PassContext:
-    """A context in which `tw.compile` applies the winning schedules and decisions of one or more
-    record files.
+    """A context in which `tw.compile` applies the winners (schedules, decisions) of record files.
 
         with tw.tune.apply_best("tuning.jsonl"):
             model = tw.compile("model.onnx")

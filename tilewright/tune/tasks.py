@@ -74,8 +74,7 @@ KernelTimes = Mapping[str, tuple[int, float]]
 
 
 def kernel_times(model: RunnableModel, inputs: Inputs, keys: Mapping[str, str]) -> KernelTimes:
-    """The times of kernels in a run of a model, after a warm-up run, by the task keys of their
-    names."""
+    """The times of kernels in a run of a model after a warm-up, by the task keys of their names."""
     found: dict[str, tuple[int, float]] = {}
     for name, events in _by_kernel(model.profile(inputs, runs=1, warmup=1)).items():
         calls, seconds = found.get(keys[name], (0, 0.0))

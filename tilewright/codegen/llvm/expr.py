@@ -47,8 +47,7 @@ def emit(cx: Context, root: Expr) -> LLValue:
 
 
 def emit_interleaved(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
-    """The values of `roots`, one operation of each in turn, so that neighbouring instructions are
-    independent."""
+    """The values of `roots`, one operation of each in turn, so that neighbours are independent."""
     values: list[dict[Expr, LLValue]] = [{} for _ in roots]
     running = [_operations(cx, root, own) for root, own in zip(roots, values, strict=True)]
     while running:

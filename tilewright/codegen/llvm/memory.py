@@ -89,8 +89,7 @@ def load_start(cx: Context, node: Load) -> Expr:
 
 
 def _is_strided(cx: Context, node: Load) -> bool:
-    """Whether the lanes have a constant stride of 2 to 4, which is done by a contiguous load and a
-    shuffle."""
+    """Whether the lanes have a constant stride of 2 to 4: done by a contiguous load and shuffle."""
     (index,) = node.indices
     if not isinstance(index, Ramp) or not isinstance(index.stride, Const):
         return False

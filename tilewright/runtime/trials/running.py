@@ -67,8 +67,7 @@ class RunningTask:
     def compared(
         self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
     ) -> Measured:
-        """Compare a candidate's results, then its times, with the default's; it may allocate
-        `memory` bytes."""
+        """Compare a candidate's results, then times, with the default's; limits its memory."""
         # On top of that, its own arguments, plain and packed.
         with _limited(self._device, memory + 3 * sum(map(bytes_of, self._copies))):
             own = self._own_copies()
@@ -81,8 +80,7 @@ class RunningTask:
             return judged(samples, early=early)
 
     def _calls(self, alone: KernelAlone, copies: Sequence[list[Any]]) -> Calls:
-        """Calls that cycle through copies of the arguments, so that caches hold no more than in a
-        model.
+        """Calls that cycle through copies of the arguments, to keep caches as cold as in a model.
 
         On a device all calls write the same memory, so that each waits for the one before, and
         operands that other kernels would have written are in the cache; constants are copied.

@@ -104,8 +104,7 @@ class Figures:
 
 
 def _all_caches(target: Target) -> list[Target]:
-    """The target with all caches changed at once, to tell whether any of them matters: mostly that
-    suffices."""
+    """The target with all caches changed at once, mostly enough to tell whether any matters."""
     made: list[Target] = []
     for number in range(1, max(len(f.values(target)) for f in CACHES)):
         other = target

@@ -1,5 +1,4 @@
-"""Sketches of reductions into contiguous elements: tiles of the result stay in registers during the
-whole reduction.
+"""Sketches of reductions into contiguous elements: tiles of the result stay in registers.
 
     for f: for i: for j: for c: y[f, i, j] += w[f, c] * x[c, i, j]
     -->

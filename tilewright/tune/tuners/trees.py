@@ -74,8 +74,7 @@ def _mostly_in_order(order: list[Sample], rng: Random) -> Iterator[Sample]:
 
 
 def _pool(space: Space, known: TaskHistory, parents: list[Sample], rng: Random) -> list[Sample]:
-    """Samples to rank: all of a small space; of a larger one children, neighbours of the best, and
-    random ones."""
+    """Samples to rank: all of a small space, else children, neighbours of the best, random ones."""
     if space.size <= _JUDGED:
         names = sorted(space.knobs)
         sizes = [range(len(space.knobs[n])) for n in names]

@@ -1,5 +1,4 @@
-"""Instructions of NVIDIA's GPUs: products by warps and warp groups, and asynchronous copies to
-shared memory."""
+"""NVIDIA's instructions: products by warps and warp groups, async copies to shared memory."""
 
 from __future__ import annotations
 

@@ -200,8 +200,7 @@ def _pin(library: Library) -> None:
 
 
 def _start(library: Library) -> None:
-    """Starts the workers; the caller holds the lock. It works with fewer if the system refuses
-    some.
+    """Starts the workers, or fewer if the system refuses some; the caller holds the lock.
 
     A forked child has inherited mailboxes of its parent, perhaps of a running region.
     """
