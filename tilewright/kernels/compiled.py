@@ -147,8 +147,8 @@ def shared_code(
     """The code of a family of kernels; None where each needs its own.
 
     That is where a fact holds for the sizes of each kernel but cannot be proved for all: the code
-    then has checks, whose messages would name buffers of no kernel. Only "out of memory" is
-    allowed. """
+    then has checks, whose messages would name buffers of no kernel. Only "out of memory" may occur.
+    """
     try:
         codes = _codes(parts, target, options, _require_proofs)
     except UserError:

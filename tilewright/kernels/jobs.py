@@ -36,7 +36,7 @@ class Job(NamedTuple):
     scheduled: ScheduledKernel | None = None
 
     def size(self) -> int:
-        """Estimated relative duration; reductions count more, as their schedules are longer."""
+        """Estimated relative duration; reductions count more, as they are split into many loops."""
         blocks = [s for s in walk(self.function.body) if isinstance(s, Block)]
         return sum(1 + 8 * (b.init is not None) for b in blocks)
 
