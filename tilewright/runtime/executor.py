@@ -257,8 +257,8 @@ class CompiledModel(RunnableModel):
             )
 
     def _bind(self, inputs: Sequence[Any], out: Inputs, *, copies: bool = True) -> ModelCall:
-        """A call on these inputs. Those that are not on the device are copied in each run, or just
-        once, now, if `copies` is false."""
+        """A call on these inputs. Those that are not on the device are copied in each run of it, or
+        just once, now."""
         self._require_loaded()
         program = self._program
         bound = native_inputs(self._device.accepted(inputs), program.inputs)

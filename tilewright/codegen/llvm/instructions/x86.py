@@ -28,7 +28,7 @@ def has_vector(target: Target, dtype: DType) -> bool:
 
 
 def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLValue:
-    """The minimum or maximum of two vectors; NaN where one is NaN.
+    """The minimum (`min`) or maximum (`max`) of two vectors; NaN where one is NaN.
 
     The instruction returns its second operand where one is NaN, so a NaN in the first has to be put
     back. In a reduction, `b` is the loaded value, which keeps the test for NaN out of the chain of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.codegen.llvm.functions import I1, I32, I64, PTR, VOID, Field, Library
 from tilewright.codegen.llvm.libc import SYNC_BYTES
 
-# Two cache lines: x86 prefetches lines in pairs, and some AArch64 lines are 128 bytes long.
+# Two lines of 64 bytes: x86 prefetches lines in pairs, and some AArch64 lines are 128 bytes long.
 LINE = 128
 
 # Loads of the word between two readings of the clock.
