@@ -1,4 +1,4 @@
-"""The pipeline: what happens between a definition and native code, one line per step."""
+"""The compilation pipeline, from a definition to native code, one line per step."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def compile(
 ) -> RunnableModel:
     """Compile a model: a graph module, or what a front end reads (a file, bytes, an object).
 
-    `params` are weights in a file of their own and `inputs` example inputs, where a format needs
+    `params` is a separate file of weights and `inputs` are example inputs, for formats that need
     them.
 
-    `shapes` gives inputs other shapes, numbers or names of symbolic dimensions. `opt_level` goes
-    from 0 (every operator by itself) to 3; that of the open `PassContext` unless given.
+    `shapes` overrides the shapes of inputs, by numbers or names of symbolic dimensions. `opt_level`
+    goes from 0 (one kernel per operator) to 3; the default is that of the open `PassContext`.
 
-    `precision` says in what products are computed: "float32"; "bf16", with sums in float32, where
-    the target is faster at it; "tf32", on GPUs since sm_80: of factors in float32, the first ten
-    bits of their fractions; "float16", on GPUs; "float8", products by constant weights in floats of
-    eight bits, on GPUs since sm_89; or "int8-dynamic", the same in bytes. On GPUs, "float16" and
-    "bf16" are also what is stored between kernels, which compute in float32 all the same. Inputs
-    and outputs keep their types.
+    `precision` is the type in which products (matrix products, convolutions) are computed:
+    "float32"; "bf16", accumulated in float32, where that is faster on the target; "tf32", on GPUs
+    since sm_80: float32 factors with the first ten bits of their fractions; "float16", on GPUs;
+    "float8", products by constant weights in 8-bit floats, on GPUs since sm_89; or "int8-dynamic",
+    the same in int8. On GPUs, "float16" and "bf16" also store the values between kernels in that
+    type, while kernels still compute in float32. Inputs and outputs keep their types.
 
-    `denormals` says what becomes of numbers below the least normal one (2**-126 in float32):
-    "flush" makes them zeros, since they are slow; "keep" computes with them. After a run the
-    caller's floating-point state is as it was.
+    `denormals` is the treatment of numbers below the least normal one (2**-126 in float32): "flush"
+    replaces them by zeros, since they are slow; "keep" computes with them. After a run the caller's
+    floating-point state is restored.
     """
     from tilewright.frontends import Source
     from tilewright.graph import Module as GraphModule
@@ -83,7 +83,7 @@ def compile(
         else:
             source = Source(model, params, inputs)
             made = _compile_source(source, given, compiled, reported)
-    # The graph with its weights as they were is gone by now.
+    # The graph with the original weights has been released by now.
     return_free_memory()
     return made
 
@@ -96,11 +96,11 @@ def build(
     threads: int | None = None,
     denormals: Denormals | None = None,
 ) -> Any:
-    """Compile one loop function for `target`; one that nobody has scheduled gets a default.
+    """Compile one loop function for `target`; without a schedule it gets the default one.
 
-    `checked` adds a bounds check to every access. `threads` is how many the module may use; it can
-    be changed later. `denormals` is as for `compile`; a loop function flushes them unless told to
-    keep them. A graph module becomes a `Model`.
+    `checked` adds a bounds check to every access. `threads` is the number of threads the module may
+    use; it can be changed later. `denormals` is as for `compile`; a loop function flushes them
+    unless told to keep them. A graph module becomes a `Model`.
     """
     target = Target.of(target)
     if isinstance(source, Function | Schedule):
@@ -117,7 +117,7 @@ def build(
 
 
 def _agreed(target: Target, context: PassContext) -> tuple[Target, PassContext]:
-    """What products of float32 are multiplied in, which both the target and the precision say."""
+    """Reconcile the target's and the context's choice between float32 and TF32 products."""
     from tilewright.graph import TF32
 
     if context.precision == TF32:
@@ -131,58 +131,58 @@ def _agreed(target: Target, context: PassContext) -> tuple[Target, PassContext]:
 
 
 def graph_passes(target: Target) -> list[Step]:
-    """The passes over a graph in order, each with the `opt_level` at which it starts."""
+    """The passes over a graph in order, each with the lowest `opt_level` at which it runs."""
     from tilewright.graph import Step, passes
     from tilewright.kernels.folding import fold_natively
 
     folding = passes.folding_by(fold_natively)
     winograd = Step(passes.winograd(target), 3, "cpu")
     steps = [
-        # What is a loop need not be left alone when functions are inlined.
+        # Before inlining, which leaves recursive functions alone.
         Step(passes.tail_recursion, 0),
         Step(passes.inline_functions, 0),
-        # Looks for bytes that weights are made of, before these are computed.
+        # Looks for int8 constants that weights are dequantized from, before they are folded.
         Step(passes.quantized_products(target, winograd), 2),
         Step(passes.simplify_inference, 1),
         Step(folding, 1),
-        # Numbers of trips are known by now; what follows from them is folded below.
+        # Trip counts are known by now; what follows from them is folded below.
         Step(passes.unroll_loops, 2),
         Step(passes.legalize, 0),
-        # Decompositions bring operators on constants, and shapes, that were not there before.
+        # Decompositions have introduced operators on constants, and shape arithmetic.
         Step(passes.simplify_inference, 1),
         Step(folding, 1),
         Step(passes.shape_arithmetic, 1),
-        # Before factors are folded into weights, which only wide ones take. GPUs multiply float16.
+        # Before fold_scale, which folds factors into float32 weights only. GPUs multiply float16.
         Step(passes.widen_images, 2, "cpu"),
-        # Parameters are constants by now; the rules for convolutions see what is between them.
+        # Parameters are constants by now; rules for convolutions see the operators between them.
         Step(passes.sink_transposes, 1),
-        # Weights are constants by now; the slices it makes are the rules' to move.
+        # Weights are constants by now; later rules can move the slices it makes.
         Step(passes.combine_parallel(target), 2),
         Step(passes.algebra, 1),
         Step(passes.fold_scale, 2),
-        # Of what the rules made of constants.
+        # Folds the constant expressions that the rules made.
         Step(folding, 1),
         Step(passes.common_subexpressions, 1),
         Step(passes.dead_code, 0),
-        # Weights have their last values by now, and products are joined.
+        # Weights have their final values by now, and parallel products are joined.
         Step(passes.narrow_products(target, winograd), 0),
         # Looks at all uses of a value; weights are then packed by folding.
         Step(passes.plan_layouts(target), 2),
         Step(folding, 1),
-        # Looks at the layouts that were chosen, and at weights.
+        # Needs the chosen layouts and the weights.
         winograd,
         Step(passes.absorb_transposes, 2, "gpu"),
-        # Scores that are never in memory; what is left is fused by single calls.
+        # Keeps attention scores out of memory; the rest is fused by `fuse` below.
         Step(passes.fuse_attention(target), 2),
-        # Products that are no part of attention any more.
+        # Only products outside attention.
         Step(passes.pad_operands(target), 2, "gpu"),
-        # Weights that are unpacked now are not folded any more.
+        # After the last folding, so that unpacked weights are not stored as constants.
         Step(passes.unpack_panels(target), 2, "cpu"),
-        # Of equal calls that were made one before; fusion puts each into what reads it.
+        # Undoes common_subexpressions for these casts; fusion puts each into its reader.
         Step(passes.widen_where_read, 1, "cpu"),
-        # Needs operators that have loops, and nothing dead that would count as a use.
+        # Needs operators that have loops, and no dead code, which would count as a use.
         Step(passes.fuse(target), 1),
-        # Looks at what kernels hand to each other.
+        # Looks at the values passed between kernels.
         Step(passes.narrow_values, 0, "gpu"),
     ]
     return [step for step in steps if step.device in ("", target.kind.device)]
@@ -204,7 +204,7 @@ def _compile_graph(
 
 
 def _warn_of_refused(decisions: Sequence[Decision]) -> None:
-    """Say, once for all decisions, that a record names what cannot be chosen any more."""
+    """Warn once, for all decisions, that a tuning record names an option that no longer exists."""
     refused = [d for d in decisions if d.refused]
     if refused:
         others = f" (and {len(refused) - 1} others)" if len(refused) > 1 else ""
@@ -218,7 +218,7 @@ def _warn_of_refused(decisions: Sequence[Decision]) -> None:
 def compile_fused(
     fused: Graph, target: Target, threads: int | None = None, *, checked: bool = False
 ) -> RunnableModel:
-    """Native code for a graph that all passes have been over."""
+    """Native code for a graph after all passes."""
     from tilewright.graph import passes
 
     def native(part: Graph) -> Model:
@@ -249,7 +249,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
     made = compile_kernels(functions, target, tuned)
     kernels = {function.name: kernel for function, kernel in zip(functions, made, strict=True)}
     warn_of_notes(kernels)
-    # What passes and LLVM have done with makes room for packed weights.
+    # Release what passes and LLVM used, to make room for packed weights.
     let_files_go(v.constant for v in constants_of(fused) if v.constant is not None)
     return_free_memory()
     calls = prepare_calls(calls, kernels, threads)
@@ -263,7 +263,7 @@ def _compile_native(fused: Graph, target: Target, threads: int | None, checked: 
 
 
 def _with_shipped(context: PassContext, target: Target) -> PassContext:
-    """A context with the results of tuning that come with the package, if there are any."""
+    """The context with the tuning records shipped with the package, if there are any."""
     from tilewright.shipped import with_shipped
 
     return with_shipped(context, as_permitted(target).machine)
@@ -286,7 +286,7 @@ def _compile_source(
     compiled: Callable[[Graph], RunnableModel],
     reported: AbstractContextManager[None],
 ) -> RunnableModel:
-    """A model of another framework, by the front end that reads it."""
+    """Compile a model of another framework, read by its front end."""
     from tilewright.frontends import UnspecialisedError, front_end_of
 
     front_end = front_end_of(source)
@@ -312,7 +312,7 @@ def _allow_disagreeing_sizes(
     compiled: Callable[[Graph], RunnableModel],
     reported: AbstractContextManager[None],
 ) -> None:
-    """Let a model take inputs that do not fit its symbolic sizes, where it can be read again."""
+    """Let a model recompile for inputs that break its symbolic sizes, if its source is cheap."""
     from tilewright.frontends import front_end_of
     from tilewright.models.apart import ApartModels, have_free_sizes
 
@@ -330,7 +330,7 @@ def _allow_disagreeing_sizes(
 
 
 class _CallableModule(ModuleType):
-    """`tilewright.compile` is this module and, to users, the function in it."""
+    """`tilewright.compile` is this module and, to users, the function `compile`."""
 
     def __call__(self, *args: Any, **options: Any) -> RunnableModel:
         return compile(*args, **options)

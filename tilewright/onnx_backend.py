@@ -31,7 +31,7 @@ class TilewrightRep(BackendRep):
         self._inputs, self._outputs = list(inputs), list(outputs)
 
     def run(self, inputs: Any, **kwargs: Options) -> tuple[Any, ...]:
-        """The outputs for inputs in order, by name, or alone where the model takes one."""
+        """The outputs for inputs as a sequence, by name, or a single array for the only input."""
         del kwargs
         by_name = isinstance(inputs, Mapping)
         results = self.model.run(cast("Any", inputs) if by_name else _listed(inputs))
@@ -69,7 +69,7 @@ class TilewrightBackend(Backend):
         outputs_info: Any = None,
         **kwargs: Options,
     ) -> tuple[Any, ...]:
-        """The outputs of one operator; `opset_version` is the newest unless given."""
+        """The outputs of one operator; `opset_version` defaults to the newest."""
         del outputs_info
         arrays = _in_order(node, inputs)
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
@@ -82,7 +82,7 @@ class TilewrightBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Only the CPU, the first and only one."""
+        """Only device 0 of the kind "CPU"."""
         kind, _, number = device.partition(":")
         return kind == "CPU" and number in ("", "0")
 
@@ -100,7 +100,7 @@ def _in_order(node: onnx.NodeProto, inputs: Any) -> dict[str, Any]:
 
 
 def _listed(inputs: Any) -> list[Any]:
-    """The inputs in order; one may come alone."""
+    """The inputs as a list; a single input may be given without one."""
     return list(cast("list[Any]", inputs)) if isinstance(inputs, list | tuple) else [inputs]
 
 

@@ -1,13 +1,12 @@
-"""The operators of graphs as definitions over tensors of `te`, for kernels that are scheduled or
-built one by one.
+"""The operators of graphs as definitions over `te` tensors, for kernels built one by one.
 
     A, B = te.placeholder((64, 32), name="A"), te.placeholder((32, 48), name="B")
     C = tw.ops.relu(tw.ops.matmul(A, B), name="C")
     kernel = tw.build(te.function([A, B], [C], name="kernel"))
 
 Every operator that is computed by loops is a function here: operands are tensors or numbers,
-attributes are keywords, and `name` is what the result is called. It gives one tensor, or a tuple.
-The formulas are those that models are compiled from (`graph/ops`).
+attributes are keywords, and `name` names the result. It returns one tensor, or a tuple. The
+formulas are those that models are compiled from (`graph/ops`).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _as_value(builder: Builder, operand: Any) -> Any:
 
 
 def _defined(op: str, binding: Binding, tensors: dict[Value, te.Tensor]) -> dict[Value, te.Tensor]:
-    """What a call of an operator defines: its results."""
+    """The results that a call of an operator defines."""
     call = binding.expr
     if not isinstance(call, Call) or call.op.how != "compute":
         raise UserError(

@@ -1,10 +1,10 @@
-"""Records of tuning that come with the package: winners on machines that we had.
+"""Tuning records shipped with the package: the best schedules measured on our machines.
 
-A file below `tune/shipped` holds the winners for one machine (`Target.machine`), a line each, and
-is called after a digest of that text, so that it is found without reading others, and without
-loading what tunes. Records count for the version of Tilewright by which they were measured, and
-give way to those that a `PassContext` brings. `TILEWRIGHT_SHIPPED_RECORDS=0`, or the option
-`shipped_records` of a context, leaves them out.
+A file below `tune/shipped` holds the records of one machine (`Target.machine`), one per line, and
+is named by a digest of the machine's text, so that it is found without opening other files or
+importing the tuner. Records apply only to the version of Tilewright they were measured with, and
+those of a `PassContext` take precedence. `TILEWRIGHT_SHIPPED_RECORDS=0`, or the context option
+`shipped_records`, disables them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ FOLDER = Path(__file__).parent / "tune" / "shipped"
 
 
 class Shipped(NamedTuple):
-    """What is known of a machine."""
+    """The records for one machine."""
 
-    #: Schedulers by the keys of loops, and options by the keys of decisions.
+    #: Scheduler keys by `loops_key`, and chosen options by decision key.
     schedulers: Mapping[str, str]
     decisions: Mapping[str, str]
 
 
 def with_shipped(context: PassContext, machine: str) -> PassContext:
-    """A context with what the package knows of a machine, where it names nothing else."""
+    """The context with the shipped records for a machine, where it has none of its own."""
     if not context.option("shipped_records", config().shipped_records):
         return context
     found = shipped_for(machine)
@@ -51,19 +51,19 @@ def with_shipped(context: PassContext, machine: str) -> PassContext:
 
 
 def shipped_path(machine: str) -> Path:
-    """The file for a machine."""
+    """The file of records for a machine."""
     return FOLDER / f"{hashlib.sha256(machine.encode()).hexdigest()[:16]}.jsonl"
 
 
 def shipped_for(machine: str) -> Shipped:
-    """What the package knows of a machine."""
+    """The shipped records for a machine."""
     path = shipped_path(machine)
     return _read(machine, path, path.stat().st_mtime_ns) if path.exists() else Shipped({}, {})
 
 
 @cache
 def _read(machine: str, path: Path, written: int) -> Shipped:
-    """What a file says that was written at this time."""
+    """The records in a file; `written`, its modification time, only keys the cache."""
     del written
     from tilewright.schedule import tuned_key
 

@@ -1,12 +1,12 @@
-"""Tilewright behind torch.compile, which finds it by an entry point.
+"""Tilewright as a backend of torch.compile, registered by an entry point.
 
     net = torch.compile(net, backend="tilewright", options={"precision": "bf16"})
 
-AOTAutograd gives a graph without mutations, of which the forward part is compiled the first time it
-is called. Where no gradients are wanted, parameters and buffers become constants of the code;
-torch's version counters tell when one has changed, and the graph is compiled anew. Where gradients
-are wanted, parameters stay inputs, and torch computes the backward part eagerly. What cannot be
-compiled runs eagerly, with one warning that says why.
+AOTAutograd gives a graph without mutations, whose forward part is compiled on its first call.
+Without gradients, parameters and buffers become constants of the code; torch's version counters
+tell when one has changed, and the graph is then recompiled. With gradients, parameters stay inputs,
+and torch computes the backward part eagerly. What cannot be compiled runs eagerly, with one warning
+that gives the reason.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _decomp: Any = import_module("torch._decomp")
 
 #: What `options` may hold; all but `freeze` are those of `tilewright.compile`.
 OPTIONS: Final = ("precision", "threads", "opt_level", "denormals", "target", "freeze")
-#: How often weights may change before they are taken for inputs.
+#: After this many recompilations for changed weights, they become inputs.
 _MOST_CHANGES: Final = 3
-#: Operators that torch would take apart, and that have converters. What it makes of attention does
-#: not fit the derivatives.
+#: Operators that have converters and must not be decomposed by torch. Its decomposition of
+#: attention does not fit the derivatives.
 _KEPT: Final = frozenset(
     """_scaled_dot_product_flash_attention_for_cpu silu hardswish hardsigmoid softplus mish
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
@@ -44,7 +44,7 @@ _KEPT: Final = frozenset(
 def tilewright(
     gm: Any, example_inputs: Sequence[Any], *, options: Any = None, **ignored: Any
 ) -> Any:
-    """The back end: a graph of Dynamo's as a function."""
+    """The backend: compiles a graph of Dynamo's into a function."""
     del ignored
     chosen = _checked(options or {})
     are_flat = not any(isinstance(x, list | tuple | dict) for x in example_inputs)
@@ -83,7 +83,7 @@ def _decompositions() -> dict[Any, Any]:
     return {k: f for k, f in table.items() if k.name().split("::")[-1].split(".")[0] not in _KEPT}
 
 
-#: What there may be for AOTAutograd to do around each call, by the names that it counts it by.
+#: Fields of AOTAutograd's metadata that are nonzero where it must do work around each call.
 _AROUND: Final = tuple(
     """num_mutated_inp_runtime_indices num_mutated_graph_handled_indices num_outputs_aliased
     num_intermediate_bases num_graphsafe_rng_states is_rng_op_functionalized dynamic_outputs
@@ -92,7 +92,7 @@ _AROUND: Final = tuple(
 
 
 def _is_left_alone() -> bool:
-    """Whether the graph's arguments and results are those of the function that Dynamo calls."""
+    """Whether AOTAutograd passes the graph's arguments and results on as they are."""
     context = _guards.TracingContext.try_get()
     meta = None if context is None else context.fw_metadata
     if meta is None or any(getattr(meta, name, True) for name in _AROUND):
@@ -103,7 +103,7 @@ def _is_left_alone() -> bool:
 
 
 def _weights() -> tuple[int, ...]:
-    """The numbers of the arguments that are parameters and buffers, and that nothing changes."""
+    """The indices of arguments that are parameters or buffers and are not mutated."""
     context = _guards.TracingContext.try_get()
     meta = None if context is None else context.fw_metadata
     if meta is None:
@@ -125,19 +125,19 @@ def _eager(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
 
 
 class _CompiledGraph:
-    """A graph that is compiled when it is first called, and again if its weights change."""
+    """A graph that is compiled on its first call, and again when its weights change."""
 
     def __init__(self, graph: Any, options: Mapping[str, Any], frozen: Sequence[int]) -> None:
         self._graph, self._frozen = graph, tuple(frozen)
         self._options = {k: v for k, v in options.items() if k != "freeze"}
-        #: The weights that are constants: their numbers, tensors, and versions.
+        #: The weights that are compiled as constants: index, tensor, version.
         self._known: list[tuple[int, Any, int]] = []
         self._changes = 0
         self._run: Callable[[list[Any]], Any] | None = None
         self._is_eager = False
 
     def boxed(self) -> Callable[[list[Any]], Any]:
-        """The function that AOTAutograd calls, with a list that it may empty."""
+        """The function that AOTAutograd calls, with a list of arguments that it may clear."""
 
         def run(args: list[Any]) -> Any:
             made = self._run
@@ -149,9 +149,10 @@ class _CompiledGraph:
         return run
 
     def instead_of(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """The same as what AOTAutograd has made of it and does nothing more, called directly.
+        """A direct call of the compiled code, bypassing AOTAutograd's wrapper, which adds nothing.
 
-        Until it is compiled, and where torch runs it, it is called as AOTAutograd does.
+        The wrapper is still called until the code is compiled, and where torch runs the graph
+        eagerly.
         """
 
         def run(*args: Any) -> Any:
@@ -173,7 +174,7 @@ class _CompiledGraph:
             self._changes += 1
             if self._changes >= _MOST_CHANGES:
                 self._frozen = ()
-        # Tensors of inference mode have no version that would tell of changes.
+        # Inference tensors have no version counter that would show changes.
         kept = [k for k in self._frozen if not args[k].is_inference()]
         self._known = [(k, args[k], args[k]._version) for k in kept]
         try:
@@ -209,22 +210,22 @@ class _CompiledGraph:
         return with_gaps
 
 
-# ---- crossing the border ------------------------------------------------------------------------
+# ---- conversion between torch and NumPy ---------------------------------------------------------
 
 
 def as_array(given: Any) -> Any:
-    """A tensor as an array over the same memory; copied where it has gaps."""
+    """A tensor as an array that shares its memory; copied where it is not contiguous."""
     try:
         return given.detach().numpy() if given.requires_grad else given.numpy()
     except (RuntimeError, TypeError):
-        # Its elements are negated when they are read, or of a type that NumPy does not know.
+        # A view with lazy negation, or a type that NumPy does not have.
         return tensor_array(given)
     except AttributeError:
         return np.asarray(given, np.int64)
 
 
 def _reader(meta: Any, order: Sequence[int]) -> Callable[[Any], Any]:
-    """What makes a result for torch out of an array, whose dimensions lie in another order."""
+    """Converts an array to torch's result; `order` is the order of the array's dimensions."""
     if isinstance(meta, int | torch.SymInt):
         return int
     read = _as_tensor(meta.dtype)
@@ -259,9 +260,9 @@ def _require_cpu(graph: Any) -> None:
 
 
 def _require_no_places(graph: Any) -> None:
-    """Refuse places in the memory of an argument that are counted from where it begins.
+    """Refuse `as_strided` views of an argument with an absolute offset into its storage.
 
-    torch calls the graph with tensors that lie elsewhere in theirs, and does not say so.
+    torch may call the graph with tensors at other offsets in their storage, and does not say so.
     """
     held = {_memory(n) for n in graph.graph.nodes if n.op == "placeholder"} - {None}
     for node in graph.graph.nodes:
@@ -283,7 +284,7 @@ _told: set[str] = set()
 
 
 def _warn(error: Exception) -> None:
-    """Say once that a graph runs eagerly, and why."""
+    """Warn once that a graph runs eagerly, and why."""
     text = f"tilewright runs a graph eagerly: {error}"
     if text not in _told:
         _told.add(text)

@@ -1,4 +1,4 @@
-"""Code generation: back ends, which turn lowered functions into code, and what links its files."""
+"""Code generation: back ends, which turn lowered functions into code, and the linking of files."""
 
 from tilewright.codegen.backend import Backend, Code
 from tilewright.codegen.backends import backend_of

@@ -8,7 +8,7 @@ from typing import Final
 from tilewright.codegen.backend import Backend
 from tilewright.target import Target
 
-#: By name, the module whose `BACKEND` it is; imported when it is asked for.
+#: The module of each back end, which defines `BACKEND`; imported on first use.
 _MODULES: Final = {
     "llvm": "tilewright.codegen.llvm.backend",
     "c": "tilewright.codegen.c.backend",
@@ -18,5 +18,5 @@ _MODULES: Final = {
 
 
 def backend_of(target: Target) -> Backend:
-    """The back end that makes code for a target."""
+    """The back end that generates code for a target."""
     return import_module(_MODULES[target.kind.backend]).BACKEND

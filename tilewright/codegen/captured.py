@@ -1,4 +1,4 @@
-"""What an outlined part of a function captures: the variables and buffers that it uses."""
+"""The variables and buffers that an outlined part of a function captures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.ir import (
 
 
 def buffers_of(function: Function) -> Iterator[Buffer]:
-    """The buffers that a function takes, and those that it allocates."""
+    """The parameter buffers of a function, and the buffers it allocates."""
     yield from function.buffers
     for stmt in walk(function.body):
         if isinstance(stmt, Alloc):
@@ -27,7 +27,7 @@ def buffers_of(function: Function) -> Iterator[Buffer]:
 
 
 def used_by(body: Stmt) -> tuple[list[Var], list[Buffer]]:
-    """Variables and buffers that `body` uses, in the order in which it does."""
+    """Variables and buffers that `body` uses, in order of first use."""
     buffers: dict[Buffer, None] = {}
     variables: dict[Var, None] = {}
     for stmt in walk(body):

@@ -1,21 +1,20 @@
-"""How compiled functions are called, whichever back end made them.
+"""The calling convention of compiled functions, common to all back ends.
 
 A kernel `NAME` takes its buffers and scalars in order, then its symbolic dimensions, then `env`:
 the address of three words of eight bytes, which hold the thread pool, the workspace for
 intermediate buffers, and the error record. The record holds the number of the message, up to four
-integers for it, and the number of the call that failed, counted from 1, where the kernel calls
-others. The kernel returns the number of the message; 0 means success. Beside it stand
-
-    NAME.entry      the same for callers that only know how to pass one pointer: to an array of
-                    words with the arguments in order, then the three words of `env`
-    NAME.workspace  how many bytes of workspace it needs: takes the same words
+integers for it, and, where the kernel calls others, the number of the failed call, counted from 1.
+The kernel returns the number of the message; 0 means success. Two more functions are defined:
+    NAME.entry      the kernel for callers that can only pass one pointer: to an array of words
+                    with the arguments in order, then the three words of `env`
+    NAME.workspace  the size of the workspace in bytes, from the same array of words
 
 On machines without an operating system, functions are called by their own signatures alone, and the
 workspace of a program is a static array, `NAME.arena`.
 
-A function that calls kernels names them in its attribute `kernels`, with the messages of each.
-Those that share code stand in its attribute `shared`, with the name of the code and the sizes that
-this takes before all else.
+A function that calls kernels lists them in its attribute `kernels`, with the messages of each.
+Kernels that share code are in its attribute `shared`, with the name of the code and the sizes that
+are its leading arguments.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from tilewright.ir import Buffer, Expr, Function, Param, Var, const, free_vars
 from tilewright.support.errors import UserError
 from tilewright.support.memory import ALIGNMENT
 
-#: The words of an `env`.
+#: The indices of the words of an `env`.
 POOL, WORKSPACE, ERROR = range(3)
 MAX_MESSAGE_VALUES: Final = 4
-#: What kernels fail with where the heap has no memory for a buffer of theirs.
+#: The message of a kernel that cannot allocate a buffer on the heap.
 OUT_OF_MEMORY: Final = "out of memory: {} bytes are needed"
-#: The most bytes of buffers on the stack of the thread that uses them.
+#: Most bytes of buffers on a thread's stack.
 STACK_LIMIT: Final = 1 << 20
 
-#: A profiled program writes an event for each call: its number, when it began and ended, and the
+#: A profiled program writes an event for each call: its number, its start and end time, and the
 #: numbers that the kernel was called with, as far as there is room.
 EVENT_NUMBERS: Final = 13
 EVENT_WORDS: Final = 3 + EVENT_NUMBERS
 
 
 def parameters(function: Function) -> list[Param]:
-    """What the kernel takes before `env`: the function's parameters, then its dimensions."""
+    """The kernel's parameters before `env`: the function's parameters, then its dimensions."""
     return [*function.params, *function.dims]
 
 
 def numbers_of(function: Function) -> list[Var]:
-    """The numbers that a kernel takes: its scalars, then its dimensions."""
+    """The kernel's numeric parameters: its scalars, then its dimensions."""
     return [p for p in parameters(function) if isinstance(p, Var)]
 
 
 def in_place(function: Function) -> list[Buffer]:
-    """The operands that may be written over, and the result; empty where there are none."""
+    """The operands that may be overwritten, and the result; empty where there are none."""
     numbers = function.attrs.get("in_place", ())
     buffers = function.buffers
     return [*(buffers[k] for k in numbers), buffers[-1]] if numbers else []
@@ -70,7 +69,7 @@ def adopt_messages(function: Function, messages: list[str]) -> dict[str, int]:
 
 
 def code_called(function: Function) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The name of the code that kernels share, and the sizes that it takes first, by kernels."""
+    """For each kernel with shared code, the name of the code and its leading size arguments."""
     shared: Mapping[str, Sequence[Any]] = function.attrs.get("shared", {})
     return {kernel: (name, tuple(sizes)) for kernel, (name, *sizes) in shared.items()}
 
@@ -86,22 +85,22 @@ def is_host_program(function: Function) -> bool:
 
 
 class Workspace:
-    """Memory that the caller provides for intermediate buffers, laid out one after the other."""
+    """Memory that the caller provides for intermediate buffers, stored one after the other."""
 
     def __init__(self, dims: Sequence[Var] = (), ranges: Ranges | None = None) -> None:
         self.dims = frozenset(dims)
-        #: What is known of sizes.
+        #: Known ranges of sizes.
         self.ranges = Ranges() if ranges is None else ranges
         self.size: Expr = const(0)
         self._placed: dict[Buffer, Expr] = {}
 
     @staticmethod
     def of(function: Function) -> Workspace:
-        """The memory of a function, whose sizes follow from the numbers that it takes."""
+        """The workspace of a function, whose sizes depend on the numbers it takes."""
         return Workspace(numbers_of(function), Ranges.for_function(function))
 
     def place(self, buffer: Buffer) -> Expr:
-        """The offset of `buffer` in bytes; its size may depend on symbolic dimensions alone."""
+        """The offset of `buffer` in bytes; its size may only depend on symbolic dimensions."""
         if buffer not in self._placed:
             size = size_in_bytes(buffer, self.ranges)
             require_known(buffer, size, self.dims)
@@ -125,12 +124,12 @@ def size_in_bytes(buffer: Buffer, ranges: Ranges) -> Expr:
 
 
 def most_bytes(size: Expr, ranges: Ranges) -> int | None:
-    """The most that a size in bytes can be, if anything is known of that."""
+    """An upper bound of a size in bytes, if one is known."""
     return bounds(size, ranges).high
 
 
 def require_known(buffer: Buffer, size: Expr, known: frozenset[Var]) -> None:
-    """Refuse a buffer whose size depends on other variables than these."""
+    """Refuse a buffer whose size depends on variables other than these."""
     unknown = free_vars(size) - known
     if unknown:
         names = ", ".join(sorted(v.name for v in unknown))

@@ -1,4 +1,4 @@
-"""What an exported library must know of the model that it runs."""
+"""The interface of a model, as its exported library must know it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 from tilewright.ir import DType
 from tilewright.support.denormals import Denormals
 
-#: What the code of a library calls the bytes of all constants.
+#: The library's symbol for the bytes of all constants.
 PARAMS: Final = "tw_params"
 
-#: A number, the name of a symbolic dimension, or an operation over two of these.
+#: A number, the name of a symbolic dimension, or an operation over two such values.
 Dim = int | str | tuple[str, "Dim", "Dim"]
 
 
@@ -27,41 +27,41 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Interface:
-    """A model from outside. `prefix` begins the names of all functions of the library."""
+    """The interface of a model. `prefix` begins the names of all functions of the library."""
 
     prefix: str
     #: The name of the program whose `entry` and `workspace` are called.
     program: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    #: The symbolic dimensions that a run is given.
+    #: The symbolic dimensions, which callers pass to a run.
     dims: tuple[str, ...]
-    #: The numbers of the outputs whose memory the caller provides.
+    #: The indices of the outputs whose memory the caller provides.
     direct: tuple[int, ...]
-    #: The other outputs, whose sizes the run determines, with the word of the results' record that
-    #: each begins at.
+    #: The other outputs, whose sizes are computed by the run: for each, its first word in the
+    #: record of results.
     records: Mapping[int, int]
     messages: tuple[str, ...]
-    #: What each call of a kernel computes, for messages.
+    #: The operator behind each kernel call, for messages.
     origins: tuple[str, ...]
-    #: Where each constant lies in the parameters.
+    #: The offset of each constant in the parameters.
     constants: tuple[int, ...]
-    #: Whether AMX may be used, for which Linux wants to be asked.
+    #: Whether AMX may be used, for which Linux requires a permission.
     may_use_amx: bool = False
     denormals: Denormals = "flush"
-    #: Whether there are functions that take DLPack's tensors, where these can be.
+    #: Whether to offer functions on DLPack tensors, where possible.
     offers_dlpack: bool = True
-    #: Whether tvm_ffi can call it, whose library is looked for only when it does: on Linux.
+    #: Whether to offer tvm_ffi's entry point, on Linux; its library is only needed for calls of it.
     offers_tvm_ffi: bool = True
 
     @property
     def takes_dlpack(self) -> bool:
-        """Tensors must exist before the run: outputs whose sizes it determines cannot."""
+        """DLPack tensors must exist before the run, so no output may have a computed size."""
         return self.offers_dlpack and not self.records
 
     @property
     def exported(self) -> list[str]:
-        """The functions that a library offers."""
+        """The functions that a library exports."""
         names = [f"{self.prefix}_{n}" for n in ("run", "init", "free", "error")]
         if not self.takes_dlpack:
             return names

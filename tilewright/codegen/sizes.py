@@ -1,4 +1,4 @@
-"""Numbers of bytes that do not wrap around: what is too large for any memory stays too large."""
+"""Sizes in bytes that saturate instead of wrapping around."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 from tilewright.arith import rough
 from tilewright.ir import Const, Expr, const, maximum, select
 
-#: No memory holds so many bytes.
+#: More bytes than any memory has.
 TOO_MANY: Final = 1 << 60
 
 
 def saturated(size: Expr) -> Expr:
-    """A number of bytes; `TOO_MANY` where the true one is larger, even if it wraps around."""
+    """A size in bytes; `TOO_MANY` where it is larger, even if its computation overflows."""
     if isinstance(size, Const):
         return const(min(int(size.value), TOO_MANY))
     limit = const(float(TOO_MANY), "float64")

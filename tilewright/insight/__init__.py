@@ -1,1 +1,1 @@
-"""What shows compiled models: values between kernels, the roof over them, times foretold."""
+"""Analysis of compiled models: intermediate values, roofline, predicted times."""

@@ -1,4 +1,4 @@
-"""Constants that are denormal, which code that flushes them takes for zeros."""
+"""Finds denormal constants, which code that flushes denormals treats as zeros."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from tilewright.graph import Array, Module
 from tilewright.models.constants import constants_of
 
-#: The types that are flushed; others are computed in these, where their numbers are normal.
+#: The types that are flushed; others are computed in these, in which their numbers are normal.
 _FLUSHED = (np.float32, np.float64)
 
 
 class DenormalConstant(NamedTuple):
-    """A constant, and how many of its elements are denormal."""
+    """A constant, and the number of its denormal elements."""
 
     name: str
     elements: int
@@ -34,7 +34,7 @@ def denormal_constants(module: Module) -> list[DenormalConstant]:
 def _count(array: Array) -> int:
     if array.dtype not in _FLUSHED:
         return 0
-    # By bits: this thread may itself take denormals for zeros.
+    # By bits: this thread may itself flush denormals.
     bits = np.ascontiguousarray(array).view(f"u{array.itemsize}")
     sign = 1 << (8 * array.itemsize - 1)
     magnitude = bits & bits.dtype.type(sign - 1)

@@ -1,4 +1,4 @@
-"""How far tensors are from what they should be."""
+"""The error of tensors against their expected values."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-#: Magnitudes below this are taken for it, when errors are set against them.
+#: Lower bound for magnitudes that errors are divided by.
 _LEAST = 1e-30
 
 
 class ErrorMeter:
-    """The error of one tensor over any number of batches, which need not be kept."""
+    """The error of one tensor over any number of batches, in constant memory."""
 
     def __init__(self) -> None:
-        #: The largest error, the largest value, and sums of squares of both.
+        #: The largest error and value, and the sums of squares of both.
         self._off = 0.0
         self._greatest: float | None = None
         self._noise = self._signal = 0.0
 
     def add(self, ours: Any, theirs: Any) -> int:
-        """Take in what a batch gave and should have given; where the largest error of it is."""
+        """Add a batch's actual and expected values; gives the index of the largest error."""
         a, b = np.asarray(ours), np.asarray(theirs)
         if not a.size:
             return 0
@@ -46,7 +46,7 @@ class ErrorMeter:
 
     @property
     def sqnr(self) -> float:
-        """The signal over the noise in decibels; infinite where there is no noise."""
+        """The signal-to-noise ratio in decibels; infinite without noise."""
         if not self._noise:
             return inf
         if self._noise == inf:

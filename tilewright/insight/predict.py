@@ -1,9 +1,9 @@
-"""How long kernels should take, by a model of the machine: what they took is held beside it.
+"""Predicts the times of kernels by a machine model, for comparison with measured ones.
 
-A kernel takes the longer of its arithmetic and of moving its bytes, and then what it costs to share
-the work among threads, if that pays. Constants come from the level that holds all that a run of the
-model touches, for so much passes before they are needed again; other values come from the level
-that holds what the kernel touches, for they were made or will be read nearby.
+A kernel takes the longer of its arithmetic and of moving its bytes, plus the cost of forking
+threads, if that pays. Constants come from the level of memory that holds everything a run of the
+model touches, as that much is accessed before they are needed again; other values come from the
+level that holds what the kernel touches, as they are produced or consumed nearby.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.support.profile import Event, Profile
 
 @dataclass(frozen=True)
 class Prediction:
-    """A kernel in one run of a model: all its calls, as measured and as foretold; in seconds."""
+    """A kernel in one run of a model: all its calls, measured and predicted; in seconds."""
 
     name: str
     calls: int
@@ -28,14 +28,14 @@ class Prediction:
 
     @property
     def gap(self) -> float:
-        """What it takes beyond what was foretold."""
+        """The measured time in excess of the prediction."""
         return self.measured - self.predicted
 
 
 def predictions(profile: Profile, roofs: Sequence[Roof]) -> list[Prediction]:
-    """The kernels of a run, the largest gap first; `roofs` for the threads that it may use.
+    """The kernels of a run, largest gap first; `roofs` for the possible numbers of threads.
 
-    Times are the least over the runs, call by call, as those are that the roof is made of.
+    Times are minima over the runs, call by call, like the measurements of the roof.
     """
     size = len(profile.events) // profile.runs
     run, touched = profile.events[:size], sum(e.bytes for e in profile.events[:size])
@@ -61,7 +61,7 @@ def _row(
 
 
 def predicted(event: Event, touched: float, roofs: Sequence[Roof]) -> float:
-    """The seconds of a call in a run that touches so many bytes, on as many threads as pay."""
+    """The seconds of a call in a run that touches `touched` bytes, on the best thread count."""
     return min(_seconds(event, touched, roof) for roof in roofs)
 
 

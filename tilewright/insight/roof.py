@@ -1,8 +1,8 @@
-"""What this machine can do at most, measured: the roof over every kernel.
+"""The roofline of this machine, measured: upper bounds for every kernel.
 
-Peaks in data sheets assume clocks and memory that real machines do not reach. These are measured
-with code of our own, on one thread by its processor time, so that a busy machine does not lower
-the roof. What cores do not share is multiplied by their number.
+Peaks in data sheets assume clocks and bandwidths that real machines do not reach. These are
+measured with our own code, on one thread by its processor time, so that a busy machine does not
+lower the roof. Resources that cores do not share are multiplied by their number.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tilewright.schedule import Schedule
 from tilewright.target import Target
 from tilewright.tensor import te
 
-#: Tiles of sums that are computed one after the other; vectors of one, and pairs of registers that
-#: are left for operands.
+#: Tiles of sums, computed one after the other; vectors per row of a tile, and pairs of registers
+#: left for operands.
 _TILES: Final = 64
 _VECTORS: Final = 2
 _FREE: Final = 2
-#: Bytes of factors that tensor instructions of GPUs multiply, by precision.
+#: Bytes of the factors of GPU tensor instructions, by precision.
 _FACTOR_BYTES: Final = {
     "tf32": 4,
     "float16": 2,
@@ -36,15 +36,15 @@ _FACTOR_BYTES: Final = {
     "int8": 1,
     "float8": 1,
 }
-#: Bytes that no cache holds.
+#: More bytes than any cache holds.
 _LARGE: Final = 64 << 20
 _SAMPLES: Final = 8
-#: What a sample takes at least, in seconds.
+#: Minimum seconds of a sample.
 _SAMPLE: Final = 2e-3
 
 
 class Level(NamedTuple):
-    """A level of memory: what it holds, and the bytes per second that come and go."""
+    """A level of memory: its capacity, and its bytes per second for reads and writes together."""
 
     capacity: float
     rate: float
@@ -52,12 +52,12 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Roof:
-    """What so many threads do together: operations per second, bytes per second of each level."""
+    """Upper bounds for a number of threads: operations per second, bytes per second by level."""
 
     flops: float
-    #: From the nearest to memory, which holds everything.
+    #: From the nearest level to memory, whose capacity is infinite.
     levels: tuple[Level, ...]
-    #: Seconds that it takes to hand work to the threads and to wait for all of them.
+    #: Seconds to fork the threads and to join them.
     fork_join: float = 0.0
 
     @property
@@ -66,21 +66,21 @@ class Roof:
 
     @property
     def cached(self) -> float:
-        """The bytes per second of the caches that each core has for itself."""
+        """The bytes per second of the private caches."""
         return self.levels[0].rate
 
     def rate(self, held: float) -> float:
-        """The bytes per second of the level that holds so many bytes."""
+        """The bytes per second of the level that holds this many bytes."""
         return next(level.rate for level in self.levels if held <= level.capacity)
 
     def floor(self, flops: float, bytes_: float) -> float:
-        """The least seconds for so much work on so many bytes."""
+        """The minimum seconds for this much work on this many bytes."""
         return max(flops / self.flops, bytes_ / self.rate(bytes_))
 
 
 def roof_of(target: Target, precision: str, threads: int | None = None) -> Roof:
-    """The roof of the machine that code for a target runs on: of a GPU by its figures, of this
-    machine by measuring. `precision` is that of a model's products."""
+    """The roof of the machine for a target: of a GPU by its data sheet, of this machine by
+    measurement. `precision` is that of a model's products."""
     gpu = target.gpu
     if gpu is None:
         return measure_roof(threads)
@@ -92,13 +92,13 @@ def roof_of(target: Target, precision: str, threads: int | None = None) -> Roof:
 
 @cache
 def measure_roof(threads: int | None = None) -> Roof:
-    """The roof of this machine for so many threads; it takes about a second."""
+    """The roof of this machine for a number of threads; takes about a second."""
     target = Target.of("llvm")
     cores = threads or target.cores
-    # Values between kernels hardly ever lie nearer than in the second level.
+    # Values between kernels are hardly ever in a nearer level than L2.
     own = target.caches.l2 or target.caches.l1d
     levels = [Level(own * cores, _copy_rate(own // 4) * cores)]
-    # What cores share is only seen with all of them at work.
+    # The bandwidth of shared levels requires all cores at work.
     if target.caches.l3:
         levels.append(Level(target.caches.l3, _shared_rate(target.caches.l3 // 4, cores)))
     far = _shared_rate(max(_LARGE, 2 * target.caches.l3), cores)
@@ -112,7 +112,7 @@ def _shared_rate(size: int, cores: int) -> float:
 
 
 def _fork_join(cores: int) -> float:
-    """The least seconds of a loop with an element for each thread, beyond those on one."""
+    """The minimum seconds of a loop with one element per thread, in excess of one thread's."""
     if cores == 1:
         return 0.0
     a = te.placeholder((cores,), name="a")
@@ -128,7 +128,7 @@ def _fork_join(cores: int) -> float:
 
 
 def _product_rate() -> float:
-    """The operations per second of sums of products that stay in registers, of operands in L1."""
+    """The operations per second of products with sums in registers and operands in L1."""
     target = Target.of("llvm")
     lanes = target.lanes("float32")
     rows, columns = target.vector_registers // _VECTORS - _FREE, _VECTORS * lanes
@@ -151,7 +151,7 @@ def _product_rate() -> float:
 
 
 def _copy_rate(size: int) -> float:
-    """The bytes per second of reading so many and writing as many."""
+    """The bytes per second of reading `size` bytes and writing as many."""
     arrays = [np.ones(size // 4, np.float32) for _ in range(2)]
     return 2 * size / _seconds(_doubling(size, 1), arrays)
 
@@ -170,7 +170,7 @@ def _doubling(size: int, threads: int) -> Module:
 
 
 def _seconds(module: Module, arrays: Sequence[np.ndarray[Any, Any]]) -> float:
-    """The least processor time of a call on arrays."""
+    """The minimum processor time of a call on these arrays."""
     run = module.native.prepared(*arrays)
     start = time.thread_time()
     run()

@@ -1,6 +1,6 @@
-"""Models whose intermediate values come out too: the way to the layer that goes wrong.
+"""Models with their intermediate values as outputs, to find the layer at fault.
 
-A model is cut at its kernels, which stay as they are: only the values between them become outputs.
+A model is cut at its kernels, which are not changed: only the values between them become outputs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Layer(NamedTuple):
-    """A value of a model: its name, where it comes from, and what it is."""
+    """A value of a model: its name, its origin in the model, and the array."""
 
     name: str
     origin: str
@@ -23,7 +23,7 @@ class Layer(NamedTuple):
 
 
 def reference_layers(module: Module, inputs: Mapping[str, Any]) -> list[Layer]:
-    """All values of a graph by the references of its operators, in order."""
+    """All values of a graph by the operators' reference implementations, in order."""
     from tilewright.graph import evaluate
 
     taps, tapped = _tapped(module)
@@ -31,7 +31,7 @@ def reference_layers(module: Module, inputs: Mapping[str, Any]) -> list[Layer]:
 
 
 def compiled_layers(module: Module, inputs: Mapping[str, Any], target: Target) -> list[Layer]:
-    """The values between the kernels of a graph as the open `PassContext` compiles it, in order."""
+    """The values between the kernels of a graph, compiled in the open `PassContext`, in order."""
     from tilewright.compile import compile_fused, graph_passes
     from tilewright.graph import run_passes
 
@@ -46,7 +46,7 @@ class _Tap(NamedTuple):
 
 
 def _tapped(module: Module) -> tuple[list[_Tap], Module]:
-    """The values that `main` computes, and the module that gives all of them."""
+    """The values that `main` computes, and a module that outputs all of them."""
     main = module.main
     taps = [_Tap(v, b.origin) for b in main.body for v in _tensors(b)]
     results = [tap.value for tap in taps]

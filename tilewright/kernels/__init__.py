@@ -1,1 +1,1 @@
-"""Kernels: loop functions as object code, one by one or many at once."""
+"""Kernels: loop functions compiled to object code, one by one or many at once."""

@@ -1,4 +1,4 @@
-"""One loop function to native code: schedule, lower, load."""
+"""Builds one loop function to native code: schedule, lower, load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build_loops(
     threads: int | None = None,
     denormals: Denormals = "flush",
 ) -> Module:
-    """A loop function, compiled for `target`; one that nobody has scheduled gets a default."""
+    """A loop function compiled for `target`; without a schedule it gets the default one."""
     target, options = as_permitted(target), Options(checked, denormals)
     if isinstance(source, Schedule):
         given, options = source.function, replace(options, scheduler="given")
@@ -35,7 +35,7 @@ def build_loops(
 
 
 def as_permitted(target: Target) -> Target:
-    """This machine without what the system keeps from this process; other targets as they are."""
+    """The target without AMX if it is this machine and the OS denies AMX to this process."""
     if target.has("amx-tile") and target == Target.of("llvm") and not request_amx():
         return Target.of(f"{target} -mattr=-amx-tile")
     return target

@@ -1,8 +1,7 @@
 """Kernels: loop functions as object code, with what their callers must know.
 
-That is the messages a kernel can fail with, and how much workspace it needs, over its numbers
-(scalars, then dimensions). All of it is plain data, so that it can lie in the cache and go between
-processes.
+That is the error messages of a kernel, and the size of its workspace as a formula over its numbers
+(scalars, then dimensions). All of it is plain data, to be cached and sent between processes.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 class CompiledKernel(PackedKernel):
     """A kernel's code with what its callers must know."""
 
-    #: What the code takes before all else, where kernels share it (`kernels.families`).
+    #: Leading arguments of code that kernels share (`kernels.families`).
     sizes: tuple[int, ...] = ()
 
     def workspace_for(self, numbers: Sequence[Expr]) -> Expr:
@@ -57,7 +56,8 @@ class CompiledKernel(PackedKernel):
 
 
 class Once(NamedTuple):
-    """What is done with constants once: parameters by number, element types and shapes."""
+    """Work on constants that is done once: the parameters it reads, those the kernel drops, and the
+    element types and shapes of its results."""
 
     taken: tuple[int, ...]
     dropped: tuple[int, ...]
@@ -65,19 +65,19 @@ class Once(NamedTuple):
 
 
 class ScheduledKernel(NamedTuple):
-    """A kernel under its schedule, in parts: what every call does, and what is done once."""
+    """A scheduled kernel in parts: the function for every call, and the one that runs once."""
 
     parts: tuple[Function, ...]
     once: Once | None
     note: str
 
     def packed(self) -> bytes:
-        """All of it as bytes."""
+        """The kernel as bytes."""
         return json.dumps([[function_text(p) for p in self.parts], self.once, self.note]).encode()
 
     @staticmethod
     def unpacked(data: bytes) -> ScheduledKernel:
-        """The kernel that `packed` made these bytes of."""
+        """The kernel that `packed` serialized."""
         texts, once, note = json.loads(data)
         return ScheduledKernel(
             tuple(parse_function(t) for t in texts), once and once_of(once), note
@@ -85,7 +85,7 @@ class ScheduledKernel(NamedTuple):
 
 
 def once_of(fields: Sequence[Any]) -> Once:
-    """What JSON has made of it, as it was."""
+    """`Once` from its fields after JSON, which has made lists of tuples."""
     taken, dropped, made = fields
     shapes = tuple((dtype, tuple(shape)) for dtype, shape in made)
     return Once(tuple(taken), tuple(dropped), shapes)
@@ -94,7 +94,7 @@ def once_of(fields: Sequence[Any]) -> Once:
 def with_schedulers(
     options: Options, functions: Sequence[Function], schedulers: Mapping[str, str]
 ) -> list[Options]:
-    """The options for each function: with the scheduler for its loops, where there is one."""
+    """The options for each function, with the tuned scheduler for its loops if there is one."""
     if not schedulers:
         return [options] * len(functions)
     keys = [schedulers.get(loops_key(f)) for f in functions]
@@ -102,7 +102,7 @@ def with_schedulers(
 
 
 def warn_of_notes(kernels: Mapping[str, CompiledKernel]) -> None:
-    """Say, once for all kernels by name, what their users should know of them."""
+    """Warn once, for all kernels, of tuning records that no longer apply."""
     noted = [(name, kernel.note) for name, kernel in kernels.items() if kernel.note]
     if noted:
         others = f" (and {len(noted) - 1} others)" if len(noted) > 1 else ""
@@ -114,7 +114,7 @@ def warn_of_notes(kernels: Mapping[str, CompiledKernel]) -> None:
 
 
 def compile_function(function: Function, target: Target, options: Options) -> bytes:
-    """A packed kernel of a loop function under its schedule."""
+    """A loop function compiled to a serialized kernel, with its name in error reports."""
     with during("kernel", function.name, function):
         return compiled_kernel(function, target, options).packed()
 
@@ -125,7 +125,7 @@ def compiled_kernel(function: Function, target: Target, options: Options) -> Com
 
 
 def scheduled_kernel(function: Function, target: Target, options: Options) -> ScheduledKernel:
-    """A loop function under its schedule, without what it does with constants alone."""
+    """A loop function under its schedule, with the work on constants split off."""
     made = scheduled(function, target, options)
     split, note = split_of(made, target), made.attrs.get(UNAPPLIED, "")
     if split is None:
@@ -144,22 +144,22 @@ def generated_kernel(kernel: ScheduledKernel, target: Target, options: Options) 
 def shared_code(
     parts: Sequence[Function], target: Target, options: Options
 ) -> CompiledKernel | None:
-    """The code of a family of kernels; None where each is better off with its own.
+    """The code of a family of kernels; None where each needs its own.
 
-    That is where something holds for the sizes of each and cannot be proved for all: messages tell
-    of it, and speak of names that no kernel has, but for those of memory that the heap lacks.
+    That is where a fact holds for the sizes of each kernel but cannot be proved for all: the code
+    then has checks, whose messages would name buffers of no kernel. Only "out of memory" may occur.
     """
     try:
         codes = _codes(parts, target, options, _require_proofs)
     except UserError:
-        # Memory that is of a known size in each of them alone, or an access that is checked.
+        # A workspace whose size is static in each kernel alone, or a checked access.
         return None
     messages = {message for code in codes for message in code.messages}
     return _serialized(parts, codes) if messages <= {OUT_OF_MEMORY} else None
 
 
 def _require_proofs(after: str, function: Function) -> None:
-    """Refuse a function that checks anything, before more work is done on it."""
+    """Stop the compilation of a function that contains checks, before more work is spent on it."""
     if after == "check_bounds" and any(isinstance(s, Assert) for s in walk(function.body)):
         raise UserError(f"{function.name} checks what it accesses")
 
@@ -181,7 +181,7 @@ def _serialized(parts: Sequence[Function], codes: Sequence[Code]) -> CompiledKer
 def completed(
     code: CompiledKernel, once: Once | None, note: str, sizes: Sequence[int] = ()
 ) -> CompiledKernel:
-    """The code as that of a kernel, of which this is known besides."""
+    """The code with the data of one kernel: its work on constants, note and sizes."""
     prepares = code.preparation
     if prepares is not None and once is not None:
         prepares = replace(prepares, **once._asdict())
@@ -195,9 +195,9 @@ def _preparation(code: Code) -> Preparation:
 
 
 def preparing(target: Target, options: Options) -> Target:
-    """The machine that prepares constants: this one, where code for the target cannot run here.
+    """The target that packs constants: this machine if code for the target cannot run here.
 
-    Code that another program compiles is not waited for.
+    Also this machine for code that another compiler generates, to avoid waiting for that compiler.
     """
     is_ours = target.kind is KINDS["llvm"]
     if is_ours and options.prepares_there:
@@ -214,12 +214,12 @@ def _static_shape(buffer: Buffer) -> tuple[int, ...]:
 
 
 def loops_key(function: Function) -> str:
-    """What identifies the loops of a kernel, whatever it, its variables and buffers are called."""
+    """Cache key of a kernel's loops, regardless of the names of function, variables and buffers."""
     return structural_hash(function, with_name=False)
 
 
 def kernel_key(function: Function, target: Target, options: Options) -> str:
-    """What identifies the code of a kernel in the cache."""
+    """Cache key of a kernel's code."""
     body = loops_key(function)
     machines = f"{target} prepared by {preparing(target, options)}"
     made_by = tool_version(), backend_of(target).tools()
@@ -227,7 +227,7 @@ def kernel_key(function: Function, target: Target, options: Options) -> str:
 
 
 def shared_key(parts: Sequence[Function], target: Target, options: Options) -> str:
-    """What identifies the code of a family, which schedulers have done with."""
+    """Cache key of a family's code; its functions are scheduled already."""
     texts = [function_text(part) for part in parts]
     machines = f"{target} prepared by {preparing(target, options)}"
     known = str(replace(options, scheduler=""))
@@ -236,7 +236,7 @@ def shared_key(parts: Sequence[Function], target: Target, options: Options) -> s
 
 @cache
 def tool_version() -> str:
-    """Whose code it is: the text of this package, and the LLVM below. Others' code is not taken."""
+    """Digest of this package's sources and LLVM's version: code made by others is not reused."""
     import llvmlite
 
     return cache_key(
@@ -245,8 +245,8 @@ def tool_version() -> str:
 
 
 def sources_digest(root: Path) -> str:
-    """The digest of all Python files below `root`: what they are called and what they say."""
-    # Reading them all takes no longer than asking for their times, and two copies are the same.
+    """The digest of all Python files below `root`, by path and content."""
+    # Reading takes no longer than stat, and gives equal digests for two copies of the package.
     paths = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
     digest = hashlib.sha256()
     for path in sorted(p for p in paths if p.endswith(".py")):

@@ -1,4 +1,4 @@
-"""What loops do at least: operations on elements, and bytes that must come and go."""
+"""Lower bounds of a kernel's work: operations on elements, and bytes of memory traffic."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tilewright.lower import expand
 
 
 class Cost(NamedTuple):
-    """Operations, and bytes of parameters that are read or written."""
+    """Operations, and bytes of parameters that are read or written at least once."""
 
     flops: int
     bytes: int
-    #: Of these bytes, those of constants.
+    #: The part of `bytes` that belongs to constants.
     constants: int
 
 
 def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
     """The cost of a call with these scalars and dimensions.
 
-    Loops whose extents depend on data or on other loops count as one iteration, and so do branches.
+    Loops whose extents depend on data or on outer loops count as one iteration; all branches count.
     """
     env = dict(zip(numbers_of(function), numbers, strict=False))
     flops, touched = 0, Counter[Param]()
@@ -61,12 +61,12 @@ def cost_of(function: Function, numbers: Sequence[int]) -> Cost:
 
 
 def constant_params(function: Function) -> tuple[int, ...]:
-    """Which parameters of a kernel are constants of its model."""
+    """The indices of a kernel's parameters that are constants of its model."""
     return tuple(int(k) for k in function.attrs.get("constants", ()))
 
 
 def _bytes(buffer: Param, accesses: int, env: Mapping[Var, int]) -> int:
-    """Memory that some access touches: no more than there is, nor than there are accesses."""
+    """Bytes touched: at most the size of the buffer, and at most one element per access."""
     if isinstance(buffer, Var):
         return 0
     size = 1
@@ -81,7 +81,7 @@ def _value(expr: Expr, env: Mapping[Var, int], otherwise: int) -> int:
 
 
 def _operations(value: Expr) -> int:
-    """Operations on elements; what computes their places is not counted."""
+    """Operations on elements; index arithmetic is not counted."""
     seen: set[Expr] = set()
     pending, count = [value], 0
     while pending:
@@ -98,7 +98,7 @@ def _operations(value: Expr) -> int:
 
 @cache
 def _operations_of_call(name: str, dtypes: tuple[DType, ...], dtype: DType) -> int:
-    """Those of the arithmetic that a function is computed by; a fused multiply-add is two."""
+    """Operations in a function's arithmetic expansion, else 1; a fused multiply-add counts 2."""
     args = tuple(Var(f"x{k}", d) for k, d in enumerate(dtypes))
     arithmetic = expand(Call(name, args, dtype), angles="near")
     return 1 + (name == "fma") if arithmetic is None else _operations(arithmetic)

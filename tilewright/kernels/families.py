@@ -1,13 +1,13 @@
-"""Functions whose loops differ in sizes alone, as one function that takes these sizes.
+"""Merges functions whose loops differ only in sizes into one function that takes the sizes.
 
     def f(p0: f32[2, 16], …): for i in range(2): …
     def g(p0: f32[8, 16], …): for i in range(8): …
     -->
     def h(size0: i64, p0: f32[2 * size0, 16], …): for i in range(2 * size0): …       for 1 and 4
 
-Functions are compared as text, with plain names and under their schedules: what schedules decide
-(tiles, vectors, conditions at edges) is the same in all, so that each has the schedule that it has
-by itself. With its sizes put in, the function of a family is the one that they were taken from.
+Functions are compared as text, with normalized names and after scheduling: the decisions of
+schedules (tiles, vectors, conditions at edges) must be the same in all, so that each keeps its own
+schedule. With a member's sizes substituted, the function of a family is that member.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Final, NamedTuple
 
 from tilewright.ir import Function, parse_function, plain_text
 
-#: The most sizes of a family.
+#: Most size parameters of a family.
 _MOST_SIZES: Final = 6
-#: A number may be a multiple of a size and up to so many more or less: a border on both sides, or
-#: the last position.
+#: A number may be a multiple of a size plus or minus at most this much: a border on both sides, or
+#: the last index.
 _BORDER: Final = 4
-#: Attributes that say something of a function, but change nothing in its code.
+#: Attributes that do not affect the code.
 _REMARKS: Final = frozenset(["constants", "refused", "unapplied"])
-#: What is the same in all functions of a family, and numbers, which need not be.
+#: Text that must be equal in all functions of a family, and numbers, which may differ.
 _PARTS: Final = re.compile(
     r"@attrs.*$|note\b.*$|(?:unrolled|vectorized)\([^)]*\)|align=\d+|\"[^\"\n]*\""
     r"|\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+"
     r"|(?<![\w.])(?P<number>\d+)(?![\w.])",
     re.MULTILINE,
 )
-#: The conditions of a block, the number below which a position is, and the steps of its loops.
+#: The conditions of a block, the bound of an index in one, and the tile steps in the index.
 _CONDITIONS: Final = re.compile(r"^ *where\((.*)\)$", re.MULTILINE)
 _BOUND: Final = re.compile(r"(?<= < )\d+$")
 _STEP: Final = re.compile(r"(?<= \* )\d+\b")
@@ -45,9 +45,9 @@ _DIGEST_LENGTH: Final = 12
 
 
 class Family(NamedTuple):
-    """Functions that share one, by their numbers, and the sizes that make it each of them.
+    """Functions that share code: their indices, the shared parts, and the sizes of each.
 
-    A function may come in several parts, which all take the sizes first.
+    A function may consist of several parts, which all take the sizes first.
     """
 
     members: tuple[int, ...]
@@ -56,8 +56,8 @@ class Family(NamedTuple):
 
 
 class _Edge(NamedTuple):
-    """A tile that ends before the others, which has code of its own: it has so many rows or columns
-    of the step between tiles. The number where they end is given by its place among the numbers."""
+    """A partial tile at an edge, which has code of its own: `rest` rows or columns where whole
+    tiles have `step`. `number` is the index of the bound among the function's numbers."""
 
     number: int
     step: int
@@ -65,7 +65,7 @@ class _Edge(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """The parts of a function as text without numbers, and the numbers."""
+    """A function as text, split at its numbers, and the numbers."""
 
     pieces: tuple[str, ...]
     numbers: tuple[int, ...]
@@ -73,7 +73,7 @@ class _Text(NamedTuple):
 
 
 def families(functions: Sequence[Sequence[Function]]) -> list[Family]:
-    """The families among functions, each with its parts; those that have none are left out."""
+    """The families among functions, which are lists of parts; others are left out."""
     texts = [_text(parts) for parts in functions]
     alike: dict[object, list[int]] = {}
     for k, text in enumerate(texts):
@@ -84,10 +84,10 @@ def families(functions: Sequence[Sequence[Function]]) -> list[Family]:
 
 
 def narrower(family: Family, functions: Sequence[Sequence[Function]]) -> list[Family]:
-    """The families of those that agree in one size more: the one that tells them apart least.
+    """Splits a family by the size with the fewest distinct values, which then becomes constant.
 
-    What cannot be proved for all sizes may hold where some depend on others, such as the numbers of
-    tiles along the rows and the columns of one image.
+    A fact that cannot be proved for all sizes may hold where some depend on others, such as the
+    counts of tiles along the rows and the columns of one image.
     """
     columns = list(zip(*family.sizes, strict=True))
     column = min(columns, key=lambda size: len(set(size)))
@@ -109,7 +109,7 @@ def _family(
     sizes: list[tuple[int, ...]] = []
     ends = {columns[edge.number]: edge for edge in texts[0].edges}
     terms = {column: _end_term(column, edge, sizes) for column, edge in ends.items()}
-    # Those without a border first, of which the others are multiples and more.
+    # Largest gcd first: numbers with a border are then expressed as a multiple of a size plus some.
     distinct = sorted(dict.fromkeys(columns), key=lambda column: -gcd(*column))
     terms |= {column: _term(column, sizes) for column in distinct if column not in terms}
     if not sizes or len(sizes) > _MOST_SIZES:
@@ -132,7 +132,7 @@ def _family(
 
 
 def _term(column: tuple[int, ...], sizes: list[tuple[int, ...]]) -> str:
-    """A number as it is in all functions, by the sizes; one is added where these do not do."""
+    """A number as an expression over the sizes; a new size is added if the present ones fail."""
     if len(set(column)) == 1:
         return str(column[0])
     found = [(_multiple(column, size), k) for k, size in enumerate(sizes)]
@@ -147,7 +147,7 @@ def _term(column: tuple[int, ...], sizes: list[tuple[int, ...]]) -> str:
 
 
 def _end_term(column: tuple[int, ...], edge: _Edge, sizes: list[tuple[int, ...]]) -> str:
-    """Where tiles end, by the number of whole ones."""
+    """The bound where tiles end, as an expression over the number of whole tiles."""
     if len(set(column)) == 1:
         return str(column[0])
     whole = tuple(n // edge.step for n in column)
@@ -155,7 +155,7 @@ def _end_term(column: tuple[int, ...], edge: _Edge, sizes: list[tuple[int, ...]]
 
 
 def _multiple(column: Sequence[int], size: Sequence[int]) -> tuple[int, int] | None:
-    """The factor and the summand that make the numbers of the sizes, if any do."""
+    """(factor, summand) with column = factor * size + summand in all members, if it exists."""
     other = next(k for k, n in enumerate(size) if n != size[0])
     factor = (column[other] - column[0]) // (size[other] - size[0])
     more = column[0] - factor * size[0]
@@ -185,8 +185,8 @@ def _text(parts: Sequence[Function]) -> _Text:
 
 
 def _conditions(whole: str) -> tuple[dict[int, int], list[range]]:
-    """The steps of tiles by the places of the numbers where they end, and stretches of the text
-    whose numbers are the same in a family: other conditions, but for those about dimensions."""
+    """The tile steps by the text positions of the bounds, and the ranges of the text whose numbers
+    must be equal in a family: all other conditions, except those that compare with dimensions."""
     steps, kept = dict[int, int](), list[range]()
     for line in _CONDITIONS.finditer(whole):
         at = line.start(1)
@@ -206,7 +206,7 @@ def _numbers(text: str) -> Iterator[re.Match[str]]:
 
 
 def _plain_text(function: Function) -> str:
-    """The text of a function with names that say nothing of where it comes from."""
+    """The text of a function with normalized names, without remarks."""
     attrs = {k: v for k, v in function.attrs.items() if k not in _REMARKS}
     made = plain_text(replace(function, name="kernel", attrs=attrs))
     number = iter(range(len(made)))

@@ -1,4 +1,4 @@
-"""Computes a call on constants by native code, while a model is compiled."""
+"""Evaluates calls on constants by native code, while a model is compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fold_natively(call: Call, outputs: Sequence[Value]) -> list[Array]:
     constants = [a.constant for a in call.args if a is not None and a.constant is not None]
     arrays = [np.require(a, requirements=["C", "A"]) for a in constants]
     results = [np.empty(v.tensor.static_shape, v.dtype.numpy) for v in outputs]
-    # As the model would compute them.
+    # Same mode as in the model, for the same results.
     denormals = PassContext.current().denormals
     build_loops(function, Target.of("llvm"), denormals=denormals)(*arrays, *results)
     for array in constants:

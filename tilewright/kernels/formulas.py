@@ -1,4 +1,4 @@
-"""Expressions as plain data, which is kept beside code: a number, or [operation, operand, …]."""
+"""Expressions as JSON data, stored with the code: a number, or [operation, operand, …]."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tilewright.ir import (
 )
 from tilewright.support.errors import InternalError
 
-#: `["number", k]` is the k-th of the numbers that a formula is over; types are written by name.
+#: `["number", k]` is the k-th of the formula's variables; types are written by name.
 Formula = Any
 
 
 def formula_of(expr: Expr, numbers: Sequence[Var]) -> Formula:
-    """What gives the same as `expr` when it is given `numbers` in their order."""
+    """`expr` as data, with variables replaced by their index in `numbers`."""
 
     def of(*operands: Expr) -> list[Formula]:
         return [formula_of(o, numbers) for o in operands]
@@ -54,7 +54,7 @@ def formula_of(expr: Expr, numbers: Sequence[Var]) -> Formula:
 
 
 def expr_of(formula: Formula, numbers: Sequence[Expr]) -> Expr:
-    """The expression that a formula stands for, over these numbers."""
+    """The expression of a formula, with these expressions for its variables."""
     if isinstance(formula, int):
         return const(formula)
     head: str = formula[0]

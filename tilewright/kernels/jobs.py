@@ -1,4 +1,4 @@
-"""Work on kernels that any process can do: one is scheduled, or code is made of it, or both."""
+"""Jobs that any process can do: schedule a kernel, generate its code, or both."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from tilewright.kernels.pipeline import Options
 from tilewright.support.faults import during
 from tilewright.target import Target
 
-#: What there is to do with a kernel: all, schedule it, make code of its parts, or of the parts of a
-#: family that it belongs to.
+#: The task for a kernel: everything, only scheduling, code for its scheduled parts, or code for the
+#: parts of its family.
 Task = Literal["compile", "schedule", "generate", "share"]
-#: What comes of it; None where a family cannot share code.
+#: The result; None where a family cannot share code.
 Result = CompiledKernel | ScheduledKernel | None
 
 
 class Job(NamedTuple):
-    """A kernel, and what is to be done."""
+    """A kernel, and the task to do."""
 
     task: Task
     function: Function
     options: Options
-    #: The kernel, or its family, under its schedule, where code is to be made of that.
+    #: The scheduled kernel or family that code is generated for ("generate", "share").
     scheduled: ScheduledKernel | None = None
 
     def size(self) -> int:
-        """How long it may take, compared to others: reductions are cut finely."""
+        """Estimated relative duration; reductions count more, as they are split into many loops."""
         blocks = [s for s in walk(self.function.body) if isinstance(s, Block)]
         return sum(1 + 8 * (b.init is not None) for b in blocks)
 
     def message(self) -> dict[str, Any]:
-        """What another process must know, as plain data."""
+        """The job as plain data, for another process."""
         made = self.scheduled
         return {
             "task": self.task,
@@ -52,7 +52,7 @@ class Job(NamedTuple):
 
     @staticmethod
     def of_message(message: dict[str, Any]) -> Job:
-        """The job that a message tells of."""
+        """The job from its message."""
         task, options = message["task"], Options(**message["options"])
         if message["scheduled"] is None:
             return Job(task, parse_function(message["function"]), options)
@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
 
 def perform(job: Job, target: Target) -> Result:
-    """Do the work."""
+    """Do the job."""
     with during("kernel", job.function.name, job.function):
         return _WORK[job.task](job, target)
 
@@ -93,12 +93,12 @@ _WORK: Final[dict[Task, Callable[[Job, Target], Result]]] = {
 
 
 def packed(result: Result) -> bytes:
-    """What came of a job, for another process."""
+    """The result of a job as bytes, for another process."""
     return b"" if result is None else result.packed()
 
 
 def unpacked(task: Task, data: bytes) -> Result:
-    """What another process has made of a job."""
+    """The result of a job, from the bytes of another process."""
     if task == "schedule":
         return ScheduledKernel.unpacked(data)
     return CompiledKernel.unpacked(data) if data else None

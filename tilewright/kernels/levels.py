@@ -1,4 +1,4 @@
-"""A kernel on every level: loops as defined, as scheduled, the back end's language, assembly."""
+"""A kernel at every level: loops as defined, as scheduled, the back end's language, assembly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.target import Target
 
 @dataclass(frozen=True)
 class Levels:
-    """One kernel as it goes down the pipeline; each level is text."""
+    """One kernel at each stage of the pipeline, as text."""
 
     name: str
     loops: str
@@ -28,7 +28,7 @@ def kernel_levels(
     denormals: Denormals = "flush",
     scheduler: str = DEFAULTS.scheduler,
 ) -> Levels:
-    """All levels of a kernel of a model, by the key of its scheduler."""
+    """All levels of a kernel of a model; `scheduler` is the key of its scheduler."""
     made = stages_of(function, target, Options(denormals=denormals, scheduler=scheduler))
     code = made.code
     asm = "\n".join(filter(None, (code.assembly(), code.machine_code())))

@@ -1,4 +1,4 @@
-"""A compiled loop function: call it, time it, look at it on every level."""
+"""A compiled loop function: call it, time it, inspect it at every level."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class Module:
     """One loop function as native code for one target.
 
-    Calling it runs it on NumPy arrays (or anything that speaks DLPack), outputs included. Code for
-    another kind of machine can be looked at and written out, but not called.
+    Calling it runs it on NumPy arrays (or anything that supports DLPack), outputs included. Code
+    for another kind of machine can be inspected and written to files, but not called.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Module:
     def time(
         self, *args: Any, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
-        """Time the native code on these arguments: median, least, spread."""
+        """Time the native code on these arguments: median, minimum, spread."""
         return self._device.time(self.native.prepared(*args), repeat, min_repeat_ms, warmup)
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
-        """Use `count` threads from now on (None: all cores), on the given processors."""
+        """Set the number of threads (None: all cores) and, optionally, the processors to use."""
         self.native.set_threads(count, affinity)
 
     @cached_property
@@ -123,7 +123,7 @@ class Module:
     # ---- looking --------------------------------------------------------------------------------
 
     def ir(self, stage: str = "lowered") -> Function:
-        """The loops as given, as scheduled, as lowered, or after one pass of lowering."""
+        """The loops at a stage: as given, as scheduled, as lowered, or after one lowering pass."""
         if stage not in self._stages:
             raise UserError(f"no stage {stage!r}", remedy=nearest(stage, self._stages))
         return self._stages[stage]
@@ -160,7 +160,7 @@ class Module:
 
 
 def install_threadpool() -> None:
-    """Load the thread pool that compiled code uses, once in a process."""
+    """Load the thread pool of compiled code, once per process."""
     from tilewright.codegen import backend_of
 
     if not is_installed():
@@ -172,7 +172,7 @@ def install_threadpool() -> None:
 
 
 def signature_of(function: Function) -> Signature:
-    """What callers of `function` must pass."""
+    """The parameters that callers of `function` must pass."""
     written = buffers_written(function.body)
     names = unique_names([*(p for p in function.params if isinstance(p, Var)), *function.dims])
     params = tuple(
@@ -192,7 +192,7 @@ def signature_of(function: Function) -> Signature:
 
 
 def buffers_written(body: Stmt) -> set[Buffer]:
-    """The buffers that some statement stores to, or hands the address of to a call."""
+    """Buffers that are stored to, or whose address is passed to a call other than a prefetch."""
     written: set[Buffer] = set()
     for stmt in walk(body):
         if isinstance(stmt, Store):
@@ -207,7 +207,7 @@ def _only_prefetches(stmt: Evaluate) -> bool:
 
 
 def unique_names(variables: Sequence[Var]) -> dict[Var, str]:
-    """A name for each that no other one has: those of variables are hints."""
+    """Unique names for variables, based on their own."""
     names: dict[Var, str] = {}
     for var in variables:
         tries = itertools.chain([var.name], (f"{var.name}_{k}" for k in itertools.count(1)))

@@ -1,8 +1,8 @@
-"""The steps from a loop function to code, written once: schedule, split constants, lower, generate.
+"""The steps from a loop function to code: schedule, split constants, lower, generate.
 
-`tw.build`, models, `inspect`, benchmarks and tests all take these. What differs between targets is
-the back end's (`codegen.Backend`: its passes, its generator), and what differs between callers is
-in `Options`, which are part of the cache's keys.
+`tw.build`, models, `inspect`, benchmarks and tests all use these. Differences between targets are
+the back end's (`codegen.Backend`: its passes, its generator), differences between callers are in
+`Options`, which are part of the cache's keys.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
     from tilewright.codegen import Code
     from tilewright.lower import Prepared
 
-#: Instances of blocks in a function that keeps its loops as they are written.
+#: Functions with at most this many block instances keep their loops unscheduled.
 _TINY: Final = 1024
-#: As how many an instance of a reduction counts: of its loops as they are written LLVM makes no
-#: vectors.
+#: Weight of an instance of a reduction in that count: LLVM does not vectorize reductions as they
+#: are written.
 _REDUCED: Final = 8
 
-#: The passes that let launches of a GPU be fewer, and go on side by side.
+#: The passes that merge launches of a GPU, and overlap them.
 _MERGING: Final = ("merge_launches", "overlap_launches")
-#: The rules, with all of their own choices.
+#: The rule-based scheduler with default choices.
 DEFAULT_SCHEDULER: Final = "rules {}"
-#: Sees what a pass of lowering has made, by the pass's name.
+#: Called with the name and the result of each lowering pass.
 After = Callable[[str, Function], None]
 
 
 @dataclass(frozen=True)
 class Options:
-    """What changes the code of a kernel beside its loops and its target."""
+    """What affects the code of a kernel besides its loops and its target."""
 
     #: Add a bounds check to every access.
     checked: bool = False
     denormals: Denormals = "flush"
-    #: Who schedules the loops: the key of a scheduler (`schedule.scheduler_of`).
+    #: The key of the scheduler (`schedule.scheduler_of`).
     scheduler: str = DEFAULT_SCHEDULER
-    #: Whether constants are prepared on the target even where its code cannot run here: kernels
-    #: that are measured on another machine bring all of their code.
+    #: Compile the packing of constants for the target even where its code cannot run here: kernels
+    #: that are measured on another machine carry all of their code.
     prepares_there: bool = False
-    #: Whether launches of a GPU are merged (`lower.gpu.merge_launches`), and overlap.
+    #: Merge the launches of a GPU (`lower.gpu.merge_launches`), and overlap them.
     merges: bool = True
 
 
 class Stages(NamedTuple):
-    """A function on its way: as scheduled, what is taken out to run once, and the code."""
+    """The stages of a function: as scheduled, split from its work on constants, and as code."""
 
     scheduled: Function
     split: Prepared | None
@@ -64,18 +64,18 @@ DEFAULTS: Final = Options()
 
 
 def stages_of(function: Function, target: Target, options: Options = DEFAULTS) -> Stages:
-    """All steps for a kernel of a model, whose constants are known before it runs."""
+    """All steps for a kernel of a model, with the work on constants split off."""
     made = scheduled(function, target, options)
     split = split_of(made, target)
     return Stages(made, split, generated(split.function if split else made, target, options))
 
 
 def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -> Function:
-    """The function under its schedule, which the target can run."""
+    """The function under its schedule, legal for the target."""
     from tilewright.schedule import function_of, require_features, scheduler_of
 
     _require_sizes(function)
-    # On a GPU only schedules put loops into launches.
+    # On a GPU, unscheduled loops have no launches.
     can_be_left = target.kind.device == "cpu" and options.scheduler == DEFAULT_SCHEDULER
     is_left = can_be_left and _is_tiny(function)
     scheduler = scheduler_of("given" if is_left else options.scheduler)
@@ -86,17 +86,17 @@ def scheduled(function: Function, target: Target, options: Options = DEFAULTS) -
 
 
 def split_of(made: Function, target: Target) -> Prepared | None:
-    """A scheduled function and, apart, what it does with constants alone, if that is anything."""
+    """A scheduled function split from its work on constants; None where there is none."""
     from tilewright.lower import split_constant_work
 
-    # What a GPU's kernels do with constants is not taken out yet.
+    # Not implemented for GPU kernels.
     return split_constant_work(made) if target.kind.device == "cpu" else None
 
 
 def lowered(
     function: Function, target: Target, options: Options = DEFAULTS, after: After | None = None
 ) -> Function:
-    """A scheduled function after the passes of the target's back end."""
+    """A scheduled function after the lowering passes of the target's back end."""
     from tilewright.codegen import backend_of
     from tilewright.lower import lower
 
@@ -119,14 +119,14 @@ def generated(
 def host_code(
     program: Function, target: Target, denormals: Denormals, *, profiled: bool = False
 ) -> Code:
-    """The code of a host program, which is lowered already; it has no blocks to schedule."""
+    """The code of a lowered host program, which has no blocks to schedule."""
     from tilewright.codegen import backend_of
 
     return backend_of(target).generate(program, target, denormals=denormals, profiled=profiled)
 
 
 def _require_sizes(function: Function) -> None:
-    """Refuse tensors whose elements cannot be numbered: rules and passes take that for granted."""
+    """Refuse tensors with more elements than an index can count, which rules and passes assume."""
     inner = [b for s in walk(function.body) if isinstance(s, Alloc) for b in s.buffers]
     for buffer in (*function.buffers, *inner):
         size = buffer.static_size()
@@ -139,7 +139,7 @@ def _require_sizes(function: Function) -> None:
 
 
 def _is_tiny(function: Function) -> bool:
-    """Whether all loops together have so few iterations that no schedule is worth being found."""
+    """Whether all loops together have too few iterations for a schedule to matter."""
     instances = 0
     for stmt in walk(function.body):
         if isinstance(stmt, While) or (

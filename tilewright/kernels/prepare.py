@@ -1,4 +1,4 @@
-"""Runs once what kernels do with constants alone: weights are packed before the first inference."""
+"""Runs the kernels' work on constants once: weights are packed before the first inference."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepare_calls(
     kernels: Mapping[str, CompiledKernel],
     threads: int | None,
 ) -> dict[Binding, KernelCall]:
-    """The calls with constants in the form in which the kernels take them."""
+    """The calls with their constants in the packed form that the kernels take."""
     install_threadpool()
     found = {b: _task(c, kernels[c.function.name]) for b, c in calls.items()}
     store = _Store(threads, [task for task in found.values() if task is not None])
@@ -38,7 +38,7 @@ def prepare_calls(
 
 
 class _Task(NamedTuple):
-    """What one kernel does once, and the constants that it takes."""
+    """The work that one kernel does once, and the constants it reads."""
 
     kernel: CompiledKernel
     once: Preparation
@@ -71,7 +71,7 @@ def _is_number(param: object) -> bool:
 
 
 class _Store:
-    """Preparations that are loaded, and what they made; calls on the same constants share it."""
+    """Loaded preparation code, and its results, which calls on the same constants share."""
 
     def __init__(self, threads: int | None, tasks: Sequence[_Task]) -> None:
         self._threads = threads
@@ -83,7 +83,7 @@ class _Store:
         self._memory = LastingMemory(plain)
 
     def made(self, task: _Task) -> tuple[Value, ...]:
-        """What is made of constants."""
+        """The packed constants."""
         if task.key not in self._made:
             self._made[task.key] = tuple(_value(a) for a in self._run(task))
         return self._made[task.key]
@@ -108,7 +108,7 @@ class _Store:
         self._loaded[once.name, sizes](*sizes, *arrays, *outputs)
         for value in constants:
             assert value.constant is not None
-            # Weights in files would otherwise be in memory twice, as they are and packed.
+            # Release the pages of weights in files, else original and packed weights are in memory.
             let_go(value.constant)
         return outputs
 

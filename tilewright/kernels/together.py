@@ -1,8 +1,8 @@
-"""All kernels of a model: from the cache, or compiled by all cores.
+"""Compiles all kernels of a model on all cores, or takes them from the cache.
 
-Where there are many, those whose loops differ in sizes alone share code that takes the sizes
-(`kernels.families`). Which ones do is known when all are scheduled, and kept in the cache beside
-their code, as a plan.
+In a model of many kernels, those whose loops differ only in sizes share code that takes the sizes
+(`kernels.families`). The families are found after scheduling, and cached beside the code, as a
+plan.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tilewright.kernels.workers import Processes, processes
 from tilewright.support.cache import DiskCache, cache_key, default_cache
 from tilewright.target import Target
 
-#: Kernels from which on a model shares code: it takes long to compile then, and a kernel by numbers
-#: that it is given, which may be slower by some hundredths, is a small part of it.
+#: From this many kernels on a model shares code: compilation takes long then, and a kernel with
+#: sizes as arguments, which may be slower by a few percent, is a small part of the run time.
 MANY: Final = 64
 
 
 def compile_kernels(
     functions: Sequence[Function], target: Target, options: Sequence[Options]
 ) -> list[CompiledKernel]:
-    """The kernels of all functions, each by its own options."""
+    """The kernels of all functions, each with its own options."""
     keys = [kernel_key(f, target, o) for f, o in zip(functions, options, strict=True)]
     work = _Kernels(functions, target, options, keys, default_cache())
     may_share = len(functions) >= MANY and _may_share(target, options[0])
@@ -44,13 +44,13 @@ def compile_kernels(
 
 
 def _may_share(target: Target, options: Options) -> bool:
-    """Whether kernels that take their sizes are as good as others: where an index fits a register,
-    and no check of an access would name buffers."""
+    """Whether kernels with sizes as arguments are as good as others: an index fits a register, and
+    no bounds checks would name buffers."""
     return target.kind.device == "cpu" and target.pointer_bits == 64 and not options.checked
 
 
 class _Row(NamedTuple):
-    """A line of a plan: where the code of a kernel is, and what the code does not tell of it."""
+    """A line of a plan: the key of a kernel's code, and its data outside that code."""
 
     entry: str
     sizes: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class _Row(NamedTuple):
 
 
 class _Kernels(NamedTuple):
-    """The kernels of a model, by number, and the keys of code that is a kernel's own."""
+    """The kernels of a model, by index, and the keys of unshared code."""
 
     functions: Sequence[Function]
     target: Target
@@ -68,7 +68,7 @@ class _Kernels(NamedTuple):
     store: DiskCache
 
     def apart(self) -> list[CompiledKernel]:
-        """Each with code of its own."""
+        """All kernels, each with its own code."""
         pairs = zip(self.functions, self.options, strict=True)
         jobs = [Job("compile", function, options) for function, options in pairs]
         with processes(self.target, len(jobs) - len(self._found(self.keys))) as workers:
@@ -76,7 +76,7 @@ class _Kernels(NamedTuple):
         return [CompiledKernel.unpacked(codes[key]) for key in self.keys]
 
     def planned(self) -> list[CompiledKernel]:
-        """With code that is shared where that can be."""
+        """All kernels, with code shared where possible."""
         key = cache_key("plan", *self.keys)
         plan = _plan(self.store.get(key))
         codes = self._found([row.entry for row in plan])
@@ -87,7 +87,7 @@ class _Kernels(NamedTuple):
         return [_kernel(codes[row.entry], row) for row in plan]
 
     def _made(self, workers: Processes) -> tuple[list[_Row], dict[str, bytes]]:
-        """A plan, and the code that it names."""
+        """A plan, and the code that it refers to."""
         pairs = zip(self.functions, self.options, strict=True)
         done = workers.perform([Job("schedule", function, options) for function, options in pairs])
         kernels = cast("list[ScheduledKernel]", done)
@@ -109,16 +109,16 @@ class _Kernels(NamedTuple):
         return rows, codes | self._codes(left, workers)
 
     def _own(self, k: int, kernel: ScheduledKernel) -> Job:
-        """Code for a kernel by itself."""
+        """The job for a kernel's own code."""
         return Job("generate", self.functions[k], self.options[k], kernel)
 
     def _sharing(self, family: Family) -> Job:
-        """Code for a family; faults are its first kernel's."""
+        """The job for a family's code; its first kernel is named in error reports."""
         first, parts = family.members[0], ScheduledKernel(family.parts, None, "")
         return Job("share", self.functions[first], self.options[first], parts)
 
     def _codes(self, jobs: Mapping[str, Job], workers: Processes) -> dict[str, bytes]:
-        """What comes of jobs, from the cache where it is there."""
+        """The results of jobs, from the cache if present."""
         found = self._found(list(jobs))
         missing = [key for key in jobs if key not in found]
         for key, made in zip(missing, workers.perform([jobs[k] for k in missing]), strict=True):
@@ -132,7 +132,7 @@ class _Kernels(NamedTuple):
 
 
 def _plan(data: bytes | None) -> list[_Row]:
-    """The plan that was kept; empty where there is none."""
+    """The cached plan; empty if there is none."""
     rows: list[Any] = [] if data is None else json.loads(data)
     return [_Row(e, tuple(sizes), once and once_of(once), note) for e, sizes, once, note in rows]
 

@@ -1,9 +1,9 @@
-"""Processes that compile kernels side by side.
+"""Processes that compile kernels in parallel.
 
-LLVM's Python binding holds a global lock, so threads would take turns. A worker is a process of its
-own (`support.processes`) that reads jobs with functions as text and answers with what came of them.
-What a worker fails at, the parent does itself, and so gets to see the error; not so where the
-worker crashed, as the parent would.
+LLVM's Python binding holds a global lock, so threads would run one at a time. A worker is a process
+(`support.processes`) that reads jobs, with functions as text, and answers with results. A job that
+fails in a worker is repeated by the parent, which thus sees the exception; except where the worker
+crashed, as the parent would crash too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tilewright.support.faults import during
 from tilewright.support.processes import Answering, Messages
 from tilewright.target import Target
 
-#: Fewer kernels than this are compiled before another interpreter would have started.
+#: Fewer kernels than this are compiled before another interpreter has started.
 _WORTH_A_WORKER = 4
 
 
@@ -36,24 +36,24 @@ class KernelCrashError(InternalError):
 
 
 class Processes:
-    """This process and its workers, which take one job after the other."""
+    """This process and its workers, which take jobs from a queue."""
 
     def __init__(self, target: Target, workers: Sequence[Worker]) -> None:
         self._target, self._workers = target, workers
 
     def perform(self, jobs: Sequence[Job]) -> list[Result]:
-        """What comes of all jobs."""
+        """The results of all jobs."""
         work = _Work(jobs, self._target)
         threads = self._fed(work)
         work.do_here()
         for thread in threads:
             thread.join()
-        # What a worker took and did not bring back.
+        # Jobs that a worker took and did not finish.
         work.do_here()
         return [work.done[k] for k in range(len(jobs))]
 
     def perform_elsewhere(self, job: Job) -> Result:
-        """What comes of a job that a worker does: if that crashes, this process does not."""
+        """The result of a job done by a worker, so that a crash does not end this process."""
         work = _Work([job], self._target)
         for thread in self._fed(work):
             thread.join()
@@ -71,13 +71,13 @@ class Processes:
 
 @contextmanager
 def processes(target: Target, kernels: int) -> Generator[Processes]:
-    """Processes for so many kernels; the workers end with the block, whatever ends it."""
+    """Processes for this many kernels; the workers end with the block."""
     with _started(target, _worker_count(kernels)) as workers:
         yield Processes(target, workers)
 
 
 def compile_in_worker(function: Function, target: Target, options: Options) -> bytes:
-    """A packed kernel that a worker compiles: if that crashes, this process does not."""
+    """A serialized kernel compiled by a worker, so that a crash does not end this process."""
     with _started(target, 1) as workers:
         job = Job("compile", function, options)
         return packed(Processes(target, workers).perform_elsewhere(job))
@@ -107,14 +107,14 @@ def cpus() -> Sequence[int]:
 
 
 class _Work:
-    """The jobs that wait, and what came of those that are done, by number."""
+    """The waiting jobs, and the results of finished ones, by index."""
 
     def __init__(self, jobs: Sequence[Job], target: Target) -> None:
         self.jobs, self.target = jobs, target
         self.done: dict[int, Result] = {}
-        #: The signals that ended workers, by the jobs that they were at.
+        #: The signals that ended workers, by the job each was working on.
         self.crashes: dict[int, str] = {}
-        # Large ones first, so that the last to end does not end much later than the others.
+        # Longest first, for a balanced load.
         self.waiting = deque(sorted(range(len(jobs)), key=lambda k: -jobs[k].size()))
 
     def take(self) -> int | None:
@@ -124,7 +124,7 @@ class _Work:
             return None
 
     def do_here(self) -> None:
-        """Do what waits, in this process."""
+        """Do the waiting jobs in this process."""
         while not self.crashes and (k := self.take()) is not None:
             self.done[k] = perform(self.jobs[k], self.target)
         for k, cause in self.crashes.items():
@@ -136,7 +136,7 @@ class _Work:
 
 
 class Answer(NamedTuple):
-    """What a worker made of a function: a packed kernel, or the reason why there is none."""
+    """A worker's result: a serialized kernel, or the error message."""
 
     kernel: bytes
     error: str = ""
@@ -156,7 +156,7 @@ class Worker:
         return None if process is None else Worker(process, target)
 
     def is_ready(self) -> bool:
-        """Whether it has started, which is nothing that a kernel could be blamed for."""
+        """Whether it has started; a failure to start is no kernel's fault."""
         if self._is_ready is None:
             self._is_ready = self.process.ask(str(self._target).encode()) is not None
         return self._is_ready
@@ -164,11 +164,11 @@ class Worker:
     def compiled(
         self, function: Function, options: Options, timeout: float | None = None
     ) -> Answer | None:
-        """A packed kernel or an error; None where the process has ended (`process.ended_by`)."""
+        """Serialized kernel or error; None where the process has ended (`process.ended_by`)."""
         return self.answer(Job("compile", function, options), timeout)
 
     def answer(self, job: Job, timeout: float | None = None) -> Answer | None:
-        """What came of a job, packed, or an error; None where the process has ended."""
+        """The serialized result of a job, or an error; None where the process has ended."""
         answer = self.process.ask(json.dumps(job.message()).encode(), timeout)
         if answer is None:
             return None
@@ -196,7 +196,7 @@ _DONE, _FAILED = b"1", b"0"
 
 
 def serve() -> None:
-    """Do what comes in until nothing more does."""
+    """Answer jobs until the input ends."""
     messages = Messages()
     texts = iter(messages)
     target = Target.of(next(texts).decode())
@@ -210,5 +210,5 @@ def _answer(text: bytes, target: Target) -> bytes:
     try:
         return _DONE + packed(perform(Job.of_message(json.loads(text)), target))
     except Exception as error:
-        # The parent compiles it again and sees the error, or takes it for the answer.
+        # The parent compiles it again and sees the exception, or takes this as the answer.
         return _FAILED + (str(error) or type(error).__name__).encode()

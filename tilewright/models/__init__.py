@@ -1,1 +1,1 @@
-"""Compiled models: what users hold, save, load and export."""
+"""Compiled models: run, saved, loaded and exported."""

@@ -1,12 +1,12 @@
-"""Models for inputs that do not fit what a program takes for granted of symbolic dimensions.
+"""Models for inputs that contradict what a program assumes of symbolic dimensions.
 
-Files give dimensions of several inputs one name, and programs rely on it: what is equal needs no
-broadcasting. Some names are wrong, though, or stand for sizes of which some are 1 and broadcast.
-Where such inputs come, the model is compiled once more with different names for those dimensions.
+Model files give dimensions of several inputs the same name, and programs rely on it: equal
+dimensions need no broadcasting. But some names are wrong, or stand for sizes that are sometimes 1
+and broadcast. For such inputs, the model is recompiled with different names for those dimensions.
 
-Programs for free sizes also check what operators ask of them, and some sizes that fail this have a
-meaning of their own: a pooling clips its window to an image that is smaller. Where the model is
-legal with the sizes that came as numbers, it is compiled once more for these.
+Programs for symbolic sizes also check the conditions of operators, and some sizes that violate them
+are legal on their own: a pooling clips its window to a smaller image. Where the model is legal with
+the given sizes as constants, it is recompiled for these.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ Extents = Mapping[str, Sequence[int]]
 Shapes = Mapping[str, Sequence[int | str | None]]
 #: A pattern of shapes: which dimensions are 1, and which are equal.
 _Pattern = tuple[tuple[str, tuple[int | str | None, ...]], ...]
-#: Models for other patterns that are kept; those used longest ago go first.
+#: Most models kept for other patterns; the least recently used one is dropped first.
 _KEPT: Final = 16
 
 
 def have_free_sizes(specs: Sequence[Spec]) -> bool:
-    """Whether some dimension of the inputs is symbolic."""
+    """Whether any input has a symbolic dimension."""
     return any(isinstance(s, TensorSpec) and s.static_shape is None for s in specs)
 
 
 class ApartModels:
-    """The models for inputs that do not fit: one for each pattern in which they do not."""
+    """The models for inputs that do not fit, one for each pattern."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ApartModels:
         read: Callable[[Shapes], Module],
         compiled: Callable[[Shapes], RunnableModel],
     ) -> None:
-        """`read` builds the graph for inputs of some shapes, `compiled` the model."""
+        """`read` builds the graph for inputs with given shapes, `compiled` the model."""
         self._specs = model.inputs
         self._read, self._compiled = read, compiled
         self._models: OrderedDict[_Pattern, RunnableModel | UserError] = OrderedDict()
@@ -65,7 +65,7 @@ class ApartModels:
         self._checks: SizeChecks | None = None
 
     def __call__(self, model: RunnableModel, inputs: Inputs, error: UnsuitedError) -> RunnableModel:
-        """The model that takes these inputs, which `model` refused with `error`."""
+        """The model for these inputs, which `model` refused with `error`."""
         given = zip(self._specs, in_order(inputs, self._specs), strict=True)
         extents = {s.name: shape_of(v) for s, v in given if isinstance(s, TensorSpec)}
         if isinstance(error, DimensionsDifferError):
@@ -89,18 +89,18 @@ class ApartModels:
         return found
 
     def _are_refused(self, extents: Extents) -> bool:
-        """Whether these sizes fail what the program checks of them, whatever the elements are."""
+        """Whether these sizes violate a check of the program, whatever the elements are."""
         with self._lock:
             try:
                 self._checks = self._checks or SizeChecks(self._read({}))
             except UserError:
-                return False  # a file that cannot be read again
+                return False  # the file cannot be read again
             return self._checks.fail(extents)
 
     def _compile_for(
         self, shapes: Shapes, extents: Extents, error: UnsuitedError
     ) -> RunnableModel | UserError:
-        # Most often a wrong input: type rules find that out in far less time than compiling takes.
+        # Mostly the input is wrong: type inference finds that in far less time than compiling.
         try:
             self._read(extents)
         except UnspecialisedError:
@@ -115,7 +115,7 @@ class ApartModels:
 
 
 class SizeChecks:
-    """What the operators of a graph ask of the sizes of its inputs."""
+    """The conditions of a graph's operators on the sizes of its inputs."""
 
     def __init__(self, module: Module) -> None:
         main = module.main
@@ -125,7 +125,7 @@ class SizeChecks:
         self._shapes = {p.name: p.shape for p in main.params if isinstance(p.type, TensorType)}
 
     def fail(self, extents: Extents) -> bool:
-        """Whether sizes that came do not meet something that is asked."""
+        """Whether these sizes violate a condition."""
         known: dict[Var, Expr] = {}
         for name, shape in self._shapes.items():
             pairs = zip(shape, extents[name], strict=True)
@@ -135,7 +135,7 @@ class SizeChecks:
 
 
 def _refusal(error: UserError, found: UserError) -> UserError:
-    """What was wrong with the inputs, and why they do not do otherwise either."""
+    """The original error, with the reason why recompiling fails as well."""
     if found.what == error.reason:
         return error
     why = f"{found.what}: {found.reason}" if found.reason else found.what
@@ -146,9 +146,9 @@ def _refusal(error: UserError, found: UserError) -> UserError:
 
 
 def shapes_apart(specs: Sequence[Spec], extents: Extents) -> dict[str, list[int | str | None]]:
-    """Shapes in which a name that has several extents is a name for each; those of 1 are numbers.
+    """Shapes in which a name with several extents becomes one name for each, and 1 a constant.
 
-    What is 1 may be broadcast, which the types must show.
+    A dimension of 1 may be broadcast, which must be visible in the types.
     """
     tensors = [s for s in specs if isinstance(s, TensorSpec)]
     found: dict[str, dict[int, None]] = {}

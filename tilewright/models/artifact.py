@@ -1,7 +1,7 @@
-"""Artifacts: compiled models in files, saved here and loaded there.
+"""Saving and loading compiled models as artifacts.
 
 Loading needs no compiler: neither graphs nor schedules nor code generation are imported, except by
-models parts of which Python runs.
+models with parts that Python runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tilewright.support.files import AnyPath
 def save(
     models: RunnableModel | Sequence[RunnableModel], path: AnyPath, *, key: Key | None = None
 ) -> None:
-    """Write a model to one file; several are the same model compiled for different targets.
+    """Write a model to one file, or the same model compiled for several targets.
 
     `key` signs the file: the path of a PEM file with a private Ed25519 key, or the key as bytes.
     """
@@ -52,13 +52,13 @@ def load(
     verify: bool = True,
     trusted: Keys | None = None,
 ) -> RunnableModel:
-    """The model in an artifact, as it was made for the best target that this machine can run.
+    """Load the model of an artifact, in the build for the best target that this machine can run.
 
-    `target` picks a build by its text or its architecture instead, even one that can only be looked
-    at and exported here. Parameters are mapped, so that processes share them; `verify=False` does
-    not read them for their checksum, which makes loading large models faster. With `trusted`, one
-    or several public Ed25519 keys (paths of PEM files, or bytes), a file that none of them signed
-    is refused before anything in it is used.
+    `target` selects a build by its text or its architecture instead, even one that can only be
+    inspected and exported here. Parameters are mapped, so that processes share them; `verify=False`
+    skips their checksums, which makes loading large models faster. With `trusted`, one or more
+    public Ed25519 keys (paths of PEM files, or bytes), a file without a signature by one of them is
+    refused before anything in it is used.
     """
     with at_the_border(f"loading {path!r} failed"):
         artifact = Artifact(path, verify=verify, trusted=trusted)
@@ -77,7 +77,7 @@ class BuildInfo:
 
 @dataclass(frozen=True)
 class ArtifactInfo:
-    """What an artifact says of itself."""
+    """The description in an artifact."""
 
     path: str
     version: int
@@ -88,7 +88,7 @@ class ArtifactInfo:
 
 
 def describe(path: AnyPath, *, trusted: Keys | None = None) -> ArtifactInfo:
-    """What is in an artifact; nothing of it is loaded, so it may be for any machine."""
+    """Describe an artifact for any machine, without loading it."""
     with at_the_border(f"reading {path!r} failed"):
         return _described(Artifact(path, trusted=trusted))
 
@@ -125,7 +125,7 @@ def _chosen(artifact: Artifact, target: str | None) -> StoredBuild:
             reason=reasons_text or "there is nothing in it",
             remedy="compile the model for this machine, or for a lesser one of its kind",
         )
-    # One that asks for more can do more.
+    # The one that requires most features.
     return max(able, key=lambda c: len(c.target.features))
 
 

@@ -1,4 +1,4 @@
-"""Constants of graphs that are compiled: how much they take, and where they lie."""
+"""The constants of compiled graphs: their size, and the files they are in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.runtime import in_memory
 
 
 def constants_of(module: Module) -> Iterator[Value]:
-    """The constants that a module computes with or returns; one may come several times."""
+    """The constants that a module uses or returns, possibly several times each."""
     for function in module.functions.values():
         for graph in all_graphs(function):
             for value in (*(a for b in graph.body for a in b.expr.args), *graph.results):
@@ -23,11 +23,11 @@ def constant_bytes(module: Module) -> int:
 
 
 def copied_from_files(arrays: Sequence[Array], module: Module | None) -> list[Array]:
-    """The arrays without the files that they lie in, and so for those of a module that is kept.
+    """The arrays, copied if they are in mapped files; also replaces them in a module that is kept.
 
-    A model must not change, or end, with the file that it was read from.
+    A model must not change, or break, with the file it was read from.
     """
-    # Arrays stay alive here, so that no two have the same identity.
+    # Keeps the arrays alive, so that no two have the same id.
     made: dict[int, tuple[Array, Array]] = {}
 
     def copied(array: Array) -> Array:

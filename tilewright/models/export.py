@@ -1,4 +1,4 @@
-"""Compiled models as libraries for C: an object file, an archive, or a shared library."""
+"""Exports compiled models as C libraries: an object file, an archive, or a shared library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tilewright.support.files import replacing, text_path
 from tilewright.support.memory import ALIGNMENT, aligned
 from tilewright.target import Target, system_of
 
-#: Code reaches its constants over distances of 31 bits.
+#: Most bytes of constants: code addresses them by 32-bit signed offsets.
 _LARGEST: Final = 3 << 29
 _SOURCE: Final = ".c"
 _WINDOWS_ARCHIVE: Final = ".lib"
@@ -48,9 +48,9 @@ def export_library(
     name: str | None,
     source: str = "",
 ) -> None:
-    """Write a library of the kind that `path` ends in, and its header.
+    """Write a library of the kind given by the suffix of `path`, and its header.
 
-    `source` is the program's code, where its target has it as text; only that can be a C file.
+    `source` is the program's source code, on targets that have it; only that can become a C file.
     """
     place = Path(text_path(path))
     header_path = None if header_path is None else text_path(header_path)
@@ -94,7 +94,7 @@ def _check_kind(place: Path, target: TargetInfo) -> None:
 
 
 def tensors_of(role: str, specs: Sequence[NativeSpec]) -> list[TensorSpec]:
-    """The specs, if all are of tensors."""
+    """The specs, if all are tensors; else an error."""
     for spec in specs:
         if isinstance(spec, ListSpec):
             raise UserError(
@@ -117,7 +117,7 @@ def prefix_of(name: Any, place: Path) -> str:
 
 
 def _places(constants: Sequence[Any]) -> list[int]:
-    """Where each constant begins, and where the last one ends."""
+    """The offset of each constant, and the end of the last one."""
     places = [0]
     for array in constants:
         places.append(places[-1] + aligned(array.nbytes))
@@ -138,7 +138,7 @@ def interface_of(
     constants: Sequence[Any],
     target: TargetInfo,
 ) -> tuple[Interface, list[int]]:
-    """A model from outside; where each of its constants begins, and where the last one ends."""
+    """The interface of a model; and the offsets of its constants, with the end of the last one."""
     places = _places(constants)
     model = Interface(
         prefix,
@@ -153,7 +153,7 @@ def interface_of(
         tuple(places[:-1]),
         may_use_amx="amx-tile" in target.features and "linux" in target.triple,
         denormals=program.denormals,
-        # Its structures are laid out for addresses of 64 bits.
+        # The layout of DLPack's structures here is for 64-bit addresses.
         offers_dlpack=Target.of(target.text).pointer_bits == 64,
         offers_tvm_ffi="linux" in target.triple,
     )
@@ -178,7 +178,7 @@ def _members(
 
 
 def params_of(constants: Sequence[Any], places: Sequence[int]) -> DataSymbol:
-    """The constants one after the other, each at its place."""
+    """The constants as one symbol, each padded to the next one's offset."""
     parts: list[bytes | memoryview] = []
     for array in constants:
         parts.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

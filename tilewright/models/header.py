@@ -28,7 +28,7 @@ typedef struct {
 
 
 def header(model: Interface, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
-    """Declarations, with what each function takes and gives."""
+    """The declarations of a library, with comments on parameters and results."""
     name = model.prefix
     parts = [
         f"/* {name}: a model compiled by Tilewright. Needs libc and pthreads. */",
@@ -66,7 +66,7 @@ def _tensors(name: str, kind: str, specs: Sequence[TensorSpec]) -> str:
 
 
 def c_type(dtype: DType) -> str:
-    """The C type of elements; bytes for those that C lacks."""
+    """The C type of elements; unsigned integers of the same size for those that C lacks."""
     if dtype.name in _C_TYPES:
         return _C_TYPES[dtype.name]
     if dtype.kind in ("int", "uint") and dtype.bits >= 8:
@@ -75,7 +75,7 @@ def c_type(dtype: DType) -> str:
 
 
 def safe_text(text: str) -> str:
-    """Text that a comment can hold: it neither ends nor begins one, nor hides what follows."""
+    """Text that is safe in a C comment: it neither ends nor begins one, nor hides what follows."""
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shown.replace("*/", "* /").replace("/*", "/ *")
 

@@ -1,8 +1,8 @@
-"""Models that are not native as a whole: strings and image files stay with Python.
+"""Models that Python runs in part: strings and image files, for instance, are left to Python.
 
-So do functions, tuples and data types that no pass could take apart.
+So are functions, tuples and data types that no pass could eliminate.
 
-The graph is run by the evaluator; what can be native in it is compiled, and called from there.
+The graph is run by the evaluator; its native parts are compiled, and called from there.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ class HostedModel(RunnableModel):
     def __init__(
         self, outlined: Module, native: Mapping[str, NativeModel], target: TargetInfo, pool: bytes
     ) -> None:
-        """`outlined` is a module whose functions in `native` are run by these models."""
+        """`outlined` is a module whose functions in `native` are replaced by these models."""
         super().__init__()
         main = outlined.main
         self._specs = [_spec(v, v.name) for v in main.params]
         self._out = [_spec(v, n) for v, n in zip(main.results, main.outputs, strict=True)]
         self._outlined, self._native = outlined, native
         self._target, self._pool = target, pool
-        #: The operators that stay with Python, and how often each occurs.
+        #: The operators that Python runs, and how often each occurs.
         self.hosted = _names(outlined, native)
         self._module = _linked(outlined, native)
 
     @staticmethod
     def compiled(module: Module, compile_native: CompileNative, target: Target) -> HostedModel:
-        """The model of a module, the native parts of which are compiled."""
+        """The model of a module, with its native parts compiled."""
         from tilewright.codegen import backend_of
 
         _say(_names(module))
@@ -87,7 +87,7 @@ class HostedModel(RunnableModel):
     def loaded(
         build: Build, contents: HostedContents, native: Mapping[str, NativeModel]
     ) -> HostedModel:
-        """The model that an artifact holds."""
+        """The model in an artifact."""
         outlined = parse_module(contents.graph, contents.constants)
         return HostedModel(outlined, native, build.target, build.pool)
 
@@ -108,13 +108,13 @@ class HostedModel(RunnableModel):
 
     @property
     def precision(self) -> str:
-        """That of the largest native part."""
+        """The precision of the largest native part."""
         parts = sorted(self._native.values(), key=lambda model: len(model.calls))
         return parts[-1].precision if parts else super().precision
 
     @property
     def denormals(self) -> Denormals:
-        """What native parts do with them; the others run in the caller's floating-point state."""
+        """The mode of the native parts; the others run in the caller's floating-point state."""
         modes: list[Denormals] = [part.denormals for part in self._native.values()]
         return modes[0] if modes else super().denormals
 
@@ -147,7 +147,7 @@ def _spec(value: Value, name: str) -> TensorSpec | ValueSpec:
 
 
 def _names(module: Module, native: Mapping[str, NativeModel] | None = None) -> dict[str, int]:
-    """The operators that stay with Python, and how often each occurs."""
+    """The operators that Python runs, and how often each occurs."""
     found = [b.expr for b in passes.foreign_bindings(module.main)]
     called = [e for e in found if not (isinstance(e, CallFunction) and e.callee in (native or {}))]
     kinds = [e.op.name if isinstance(e, Call) else type(e).__name__ for e in called]
@@ -166,7 +166,7 @@ def _say(hosted: dict[str, int]) -> None:
 
 
 def _linked(module: Module, models: Mapping[str, NativeModel]) -> Module:
-    """The module in which calls of native functions run compiled code."""
+    """The module with calls of native functions replaced by calls of compiled code."""
     native = {name: _as_operator(name, model) for name, model in models.items()}
     functions = [f for name, f in module.functions.items() if name not in native]
     changed = [_with_operators(f, native) for f in functions]
@@ -181,7 +181,7 @@ def _as_module(function: Function) -> Module:
 
 
 def _as_operator(name: str, model: NativeModel) -> OpDef:
-    """An operator whose reference is the compiled code."""
+    """An operator whose reference implementation is the compiled code."""
 
     def rule(*xs: Value) -> Any:
         del xs

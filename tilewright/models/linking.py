@@ -1,4 +1,4 @@
-"""Shared libraries, by a linker for the target: the system's, a cross compiler's, or ziglang's."""
+"""Links shared libraries by the system's linker, a cross compiler, or ziglang."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.runtime import TargetInfo
 from tilewright.support.errors import UserError
 from tilewright.target import System, Target, system_of
 
-#: What the names of shared libraries end in.
+#: The suffixes of shared libraries.
 SHARED: Final[dict[System, str]] = {
     "linux": ".so",
     "android": ".so",
@@ -25,7 +25,7 @@ SHARED: Final[dict[System, str]] = {
     "windows": ".dll",
 }
 _HERE: Final = ("cc", "gcc", "clang", "ld", "ld.lld")
-#: What ziglang calls processors.
+#: Zig's names of processors, where they differ.
 _ZIG_CPUS: Final = {"armv7": "arm", "arm64": "aarch64"}
 
 
@@ -33,13 +33,13 @@ _ZIG_CPUS: Final = {"armv7": "arm", "arm64": "aarch64"}
 def linked(
     place: Path, files: Sequence[Member], exported: Sequence[str], target: TargetInfo
 ) -> Generator[IO[bytes]]:
-    """The shared library of some object files, which offers `exported`, opened."""
+    """The shared library of these object files, which exports `exported`, as an open file."""
     linker = _linker_for(place, target.triple)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         objects = [Path(folder, f"{k}.o") for k in range(len(files))]
         for path, file in zip(objects, files, strict=True):
             path.write_bytes(file.code)
-        made = Path(folder, place.name)  # a DLL is looked for by the name that it was linked as
+        made = Path(folder, place.name)  # a DLL is loaded by the name it was linked as
         options = _options(linker, place, exported, Path(folder), target.triple)
         _link([*linker, "-shared", "-o", str(made), *map(str, objects), *options], place)
         with open(made, "rb") as library:
@@ -63,7 +63,7 @@ def _linker_for(place: Path, triple: str) -> list[str]:
 
 
 def _is_here(triple: str) -> bool:
-    """Whether this machine's own linker is for that target."""
+    """Whether this machine's own linker can link for a target."""
     here = Target.of("llvm")
     there = Target.of(f"llvm -mtriple={triple}")
     same_libc = ("musl" in triple) == ("musl" in here.triple)
@@ -72,7 +72,7 @@ def _is_here(triple: str) -> bool:
 
 
 def _cross_compilers(triple: str) -> list[str]:
-    """What packages call compilers for other machines."""
+    """The usual names of cross compilers for a target."""
     arch, *_, environment = triple.split("-")
     if system_of(triple) == "windows":
         return [f"{arch}-w64-mingw32-gcc"]

@@ -1,4 +1,4 @@
-"""Inputs for models where none are given: usual sizes, and random elements."""
+"""Made-up inputs for models: usual sizes, and random elements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-#: Default sizes of symbolic dimensions: of the first of an input, and of any other.
+#: Default sizes of symbolic dimensions: the first dimension of an input, and others.
 _BATCH: Final = 1
 _LENGTH: Final = 16
 
@@ -22,7 +22,7 @@ _LENGTH: Final = 16
 def made_up(
     specs: Sequence[Spec], dims: Mapping[str, int], fill: str, seed: int
 ) -> dict[str, Array]:
-    """Arrays for inputs whose dimensions have these sizes."""
+    """Arrays for inputs with these sizes of symbolic dimensions."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ def made_up(
 
 
 def usual_sizes(specs: Sequence[Spec]) -> dict[str, int]:
-    """Sizes for symbolic dimensions that are not given."""
+    """Default sizes of symbolic dimensions."""
     sizes: dict[str, int] = {}
     for spec in specs:
         shape: Any = getattr(spec, "shape", ())
@@ -56,7 +56,7 @@ def _filled(spec: Any, sizes: dict[str, int], fill: str, rng: Any) -> Array:
     shape = spec.sizes(sizes)
     if fill != "random":
         return np.full(shape, 0 if fill == "zeros" else 1).astype(spec.numpy)
-    # Whole numbers are often indices or masks: 0 and 1 are in range for both.
+    # Integers are often indices or masks: 0 and 1 are in range for both.
     if spec.dtype.is_float:
         return rng.standard_normal(shape).astype(spec.numpy)
     return rng.integers(0, 2, shape).astype(spec.numpy)

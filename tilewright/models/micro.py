@@ -1,8 +1,8 @@
-"""Compiled models for machines without an operating system: an object file, a header, and notes.
+"""Exports compiled models for machines without an operating system.
 
 NAME.o       the model: code and constants for flash, a static arena, one function
 NAME.h       its declaration, and its sizes
-NAME.txt     what a linker must know
+NAME.txt     notes for linking
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from tilewright.support.files import replacing, text_path
 from tilewright.support.memory import ALIGNMENT
 from tilewright.target import Target
 
-#: What a compiler brings for operations that a processor has no instructions for.
+#: Functions of the compiler's runtime, for operations without instructions on a processor.
 _OF_THE_COMPILER: Final = re.compile(
     r"__aeabi_(?!mem|unwind)\w+|__(add|sub|mul|div|neg|(un)?ord|eq|ne|l[te]|g[te]|extend|trunc"
     r"|fix(uns)?|float(un)?|u?div|u?mod|u?divmod|ash[lr]|lshr|cl?z|ct[lz]|popcount)\w*"
 )
-#: How a model gets sizes that are known beforehand.
+#: How to give a model static sizes.
 _REMEDY: Final = "compile the model with fixed shapes: shapes={...}"
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes that a model takes: what is only read lies in flash, the rest in RAM."""
+    """Bytes of a model: read-only data is in flash, the rest in RAM."""
 
     code: int
     constants: int
-    #: Intermediate values, and all memory that kernels work in.
+    #: Intermediate values, and the workspaces of kernels.
     arena: int
-    #: What else is written to.
+    #: Other written data.
     other_ram: int
-    #: Functions of the compiler's own library that the code calls.
+    #: Functions of the compiler's runtime library that the code calls.
     needs: tuple[str, ...] = ()
 
     @property
@@ -51,7 +51,7 @@ class Footprint:
 
     @property
     def ram(self) -> int:
-        """Without inputs, outputs and the stack, which are the caller's."""
+        """RAM without inputs, outputs and the stack, which are the caller's."""
         return self.arena + self.other_ram
 
 
@@ -62,7 +62,7 @@ def export_micro(
     folder: Path_,
     name: str | None,
 ) -> Footprint:
-    """Write the files of a model into `folder`, which is made; how much memory it takes."""
+    """Write the files of a model into `folder`, which is created; gives its memory sizes."""
     place, machine = Path(text_path(folder)), Target.of(target.text)
     prefix = prefix_of(name, place)
     made = _linked(program, constants, target, prefix)
@@ -81,14 +81,14 @@ def export_micro(
 def recording_object(
     program: Program, constants: Sequence[Any], target: TargetInfo, recorder: bytes, prefix: str
 ) -> bytes:
-    """The object file of a model whose host program is one that records its calls; its variable
-    `PROGRAM.profile` can be seen (`codegen.llvm.profile`)."""
+    """The object file of a model with a recording host program, which exports the variable
+    `PROGRAM.profile` (`codegen.llvm.profile`)."""
     recorded = replace(program, objects=(recorder, *program.objects[1:]))
     return _linked(recorded, constants, target, prefix, [f"{program.name}.profile"]).code
 
 
 def kernel_alone(code: bytes, target: Target) -> bytes:
-    """The object code of a kernel with what it calls to copy and fill memory."""
+    """The object code of a kernel, merged with the memory functions it calls."""
     names = names_of(code)
     if not names.needed:
         return code
@@ -97,7 +97,7 @@ def kernel_alone(code: bytes, target: Target) -> bytes:
 
 
 class _Linked(NamedTuple):
-    """A model as one object file that stands alone."""
+    """A model as one self-contained object file."""
 
     code: bytes
     interface: Interface
@@ -113,7 +113,7 @@ def _linked(
     prefix: str,
     also: Sequence[str] = (),
 ) -> _Linked:
-    """A model in one piece, of which its one function and the names `also` can be seen."""
+    """A model as one object file, which exports its function and the names `also`."""
     machine = Target.of(target.text)
     inputs, outputs = tensors_of("input", program.inputs), tensors_of("output", program.outputs)
     _require_static(program, machine, [*inputs, *outputs])
@@ -135,7 +135,7 @@ def _make_folder(place: Path) -> None:
         raise UserError(f"cannot make the folder {place}", reason=str(error.strerror)) from None
 
 
-# ---- what cannot be ----------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def _require_static(program: Program, target: Target, tensors: Sequence[TensorSpec]) -> None:
@@ -156,7 +156,7 @@ def _require_static(program: Program, target: Target, tensors: Sequence[TensorSp
 
 
 def _require_alone(footprint: Footprint, target: Target) -> None:
-    """Refuse code that calls what only an operating system or a C library has."""
+    """Refuse code that calls functions of an operating system or a C library."""
     foreign = [n for n in footprint.needs if not _OF_THE_COMPILER.fullmatch(n)]
     if foreign:
         heap = any(n in ("malloc", "realloc", "free") for n in foreign)
@@ -167,7 +167,7 @@ def _require_alone(footprint: Footprint, target: Target) -> None:
         )
 
 
-# ---- how much ----------------------------------------------------------------------------------
+# ---- sizes ---------------------------------------------------------------------------------------
 
 
 def _footprint(code: bytes, program: Program) -> Footprint:

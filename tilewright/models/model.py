@@ -1,4 +1,4 @@
-"""A compiled graph: run it, time it, look at it on every level."""
+"""A compiled graph: run it, time it, inspect it at every level."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Model(NativeModel):
         threads: int | None,
     ) -> None:
         self._host, self._functions = host.function, functions
-        # Its constants are there once more, packed: those of large models are let go.
+        # The program has packed copies of the constants: release the originals of large models.
         self._graph = graph if constant_bytes(graph) <= _KEPT_CONSTANTS else None
         constants = copied_from_files(host.constants, self._graph)
         self._graph_text = module_text(graph) if self._graph is None else ""
@@ -150,20 +150,20 @@ def _program(
 
 
 def _denormals(target: Target) -> Denormals:
-    """What becomes of denormals; code that sets no floating-point state keeps them."""
+    """The treatment of denormals; code that sets no floating-point state keeps them."""
     return PassContext.current().denormals if target.kind.sets_float_state else "keep"
 
 
 @dataclass(frozen=True)
 class _Sealing:
-    """What the seal of a program is made of, beside the program."""
+    """The data that is sealed together with a program."""
 
     constants: Sequence[Array]
     pool: bytes
     target: TargetInfo
 
     def seal(self, program: Program) -> bytes:
-        """The seal of a program that has all but its host object."""
+        """The seal of a program without its host object."""
         checksums = [checksum_of(c) for c in self.constants]
         kernels = program.objects
         return seal_of(program, kernels, self.constants, checksums, self.pool, self.target)
@@ -193,7 +193,7 @@ def _spec(value: Value, name: str, names: Mapping[Var, str]) -> NativeSpec:
 
 
 def _dim(dim: Expr, names: Mapping[Var, str]) -> Dim:
-    """A dimension for callers: one that they cannot compute is known by what it is called."""
+    """A dimension for callers; one that they cannot compute is only shown as text."""
     return dim_of(dim, names) if is_plain_dim(dim) else str(dim)
 
 

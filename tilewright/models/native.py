@@ -1,4 +1,4 @@
-"""What native models offer beyond running: their texts, their target, artifacts."""
+"""Native models: inspection, target information, artifacts and exports."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from tilewright.models.profiling import Profiled
     from tilewright.support.profile import Profile
 
-#: The texts of a model, as an artifact names them.
+#: The names of a model's texts in an artifact.
 GRAPH_TEXT: Final = "graph.txt"
 HOST_TEXT: Final = "host.txt"
-#: The code of targets that have it as source.
+#: The source code, for targets that have it.
 SOURCE_TEXT: Final = "code.c"
 _LOOPS: Final = "loops/"
 
 
 def loops_text(kernel: str) -> str:
-    """The name of the text with the loops of a kernel."""
+    """The name of the text with a kernel's loops."""
     return f"{_LOOPS}{kernel}.txt"
 
 
 def target_info(target: Target) -> TargetInfo:
-    """A target as artifacts hold it."""
+    """A target in the form stored in artifacts."""
     begins_on = target.runs_on
     return TargetInfo(str(target), begins_on.triple, begins_on.features)
 
@@ -66,12 +66,11 @@ def why_not(target: TargetInfo) -> str:
 
 
 class NativeModel(CompiledModel):
-    """A model as native code for a target, which may be another machine than this one."""
+    """A model as native code for a target, which may be a different machine from this one."""
 
-    #: What passes over its graph have chosen, and could have chosen otherwise; an artifact does not
-    #: tell.
+    #: The decisions of graph passes that had alternatives; not stored in artifacts.
     decisions: tuple[Decision, ...] = ()
-    #: The keys of the schedulers that records gave kernels, by names; nor does it tell these.
+    #: The scheduler keys from records, by kernel name; not stored either.
     schedulers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
@@ -95,7 +94,7 @@ class NativeModel(CompiledModel):
 
     @cached_property
     def target(self) -> Target:
-        """The machine that the code is for."""
+        """The machine the code is for."""
         return Target.of(self._target.text)
 
     def as_build(self) -> Build:
@@ -112,13 +111,13 @@ class NativeModel(CompiledModel):
 
     @property
     def _is_recorded_elsewhere(self) -> bool:
-        """Whether it is likely to be profiled where there is no compiler: most machines with a GPU
-        have none."""
+        """Whether it will probably be profiled without a compiler, as most machines with a GPU have
+        none."""
         return self.target.kind.device == "gpu"
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of constants, of code, and of the arena where its size is known beforehand."""
+        """Bytes of constants, of code, and of the arena if its size is static."""
         sizes = {
             "constants": sum(c.nbytes for c in self._constants),
             "code": sum(len(code) for code in self._program.objects),
@@ -132,9 +131,9 @@ class NativeModel(CompiledModel):
 
     @property
     def launches(self) -> dict[str, dict[str, Any]]:
-        """What is said of a GPU's launches, by name (`codegen.cuda.backend.image_of`).
+        """The launch parameters of a GPU's kernels, by name (`codegen.cuda.backend.image_of`).
 
-        The driver compiles those without machine code when they are loaded."""
+        The driver compiles kernels without machine code when they are loaded."""
         found: dict[str, dict[str, Any]] = {}
         for said in (s for code in self._program.objects for s in kernels_in(code)):
             found[said["entry"]] = {**found.get(said["entry"], {}), **said}
@@ -142,11 +141,11 @@ class NativeModel(CompiledModel):
 
     @property
     def calls(self) -> tuple[tuple[str, str], ...]:
-        """The kernel of each call, and where in the model it comes from, in order."""
+        """The kernel of each call and the operator behind it, in order."""
         return tuple(zip(self._program.calls, self._program.origins, strict=True))
 
     def ir(self, name: str = "main") -> Function:
-        """The loops of a kernel before they are scheduled, or of the host program."""
+        """The unscheduled loops of a kernel, or the host program."""
         from tilewright.ir import parse_function
 
         file = HOST_TEXT if str(name) == self._program.name else loops_text(str(name))
@@ -165,14 +164,14 @@ class NativeModel(CompiledModel):
 
     @cached_property
     def recording(self) -> Recording:
-        """The host program that records; it is compiled when asked for."""
+        """The recording host program, compiled on first use."""
         from tilewright.models.profiling import recording_of
 
         return recording_of(self)
 
     @cached_property
     def profiled(self) -> Profiled:
-        """What is needed to record runs, also on another machine."""
+        """The recorder for runs, also on another machine."""
         from tilewright.models.profiling import Profiled
 
         return Profiled(self, self.recording)
@@ -206,7 +205,7 @@ class NativeModel(CompiledModel):
             return export_micro(self._program, self._constants, self._target, folder, name)
 
     def recording_object(self, name: str) -> bytes:
-        """What `export_micro` writes as NAME.o, of a program that records its calls."""
+        """The NAME.o of `export_micro`, for a program that records its calls."""
         from tilewright.models.micro import recording_object
 
         recorder = self.profiled.code
@@ -220,7 +219,7 @@ class NativeModel(CompiledModel):
 
 
 class LoadedModel(NativeModel):
-    """A native model out of an artifact."""
+    """A native model from an artifact."""
 
     def __init__(self, build: Build, contents: CompiledContents, threads: int | None) -> None:
         self._texts = contents.texts

@@ -1,7 +1,7 @@
-"""Profiles of models: a host program that records, and what its records mean.
+"""Profiles of models: compiles a host program that records, and interprets its events.
 
-The program is made again for the purpose, from the same loops, and calls the very same kernels; the
-model itself carries no trace of it. `recording.py` runs it, here or on another machine.
+That program is compiled from the same loops, and calls the same kernels; the model itself has no
+overhead. `recording.py` runs it, here or on another machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def recording_of(model: NativeModel) -> Recording:
-    """A model's host program with a recorder in it, compiled."""
+    """A model's recording host program, compiled."""
     from tilewright.kernels.pipeline import host_code
     from tilewright.lower import lower_host
 
@@ -33,7 +33,7 @@ def recording_of(model: NativeModel) -> Recording:
 
 
 class Profiled:
-    """A model whose runs are recorded: what records it takes, and what they mean."""
+    """A model with a recorder: its code, and the meaning of its events."""
 
     def __init__(self, model: NativeModel, recording: Recording) -> None:
         self._model = model
@@ -41,7 +41,7 @@ class Profiled:
         self._cost = cache(self._cost_of)
 
     def profile(self, runs: int, events: Any, copies: Sequence[Event] = ()) -> Profile:
-        """What the events of so many runs say, and the copies there and back."""
+        """The profile of `runs` runs from their events, with the copies between host and device."""
         return Profile(runs, tuple(self._event(words) for words in events.tolist()), tuple(copies))
 
     def _event(self, words: list[int]) -> Event:

@@ -1,7 +1,7 @@
-"""Runs a model whose host program records when its kernels begin and end.
+"""Runs a model whose host program records the start and end of its kernels.
 
-No compiler is needed here: the code of that program is given, so that a device that has none can
-record as well.
+No compiler is needed here: the code of that program is given, so that a device without a compiler
+can record as well.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from tilewright.models.native import NativeModel
 
 
-#: Where an event says when it began and ended, by the clock of `time.monotonic_ns`.
+#: The words of an event with its start and end, by `time.monotonic_ns`.
 _START, _END = 1, 2
 
 
 class Recorder:
-    """A model with a host program that records; an event is so many words."""
+    """A model with a recording host program; an event has `words` words."""
 
     def __init__(self, model: NativeModel, code: bytes, words: int) -> None:
         program = model.program
         self._model, self._words = model, words
         self._recorded = model.with_program(replace(program, objects=(code, *program.objects[1:])))
         address = self._recorded.address(f"{program.name}.profile")
-        #: The copies of the last runs that were recorded.
+        #: The copies of the last recorded runs.
         self.copies: list[Event] = []
-        #: Where events go, how many fit, how many there were.
+        #: The address of the events, their capacity, and their number.
         self._state = (ctypes.c_int64 * 3).from_address(address)
 
     def record(self, inputs: Inputs, runs: int, warmup: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The events of `runs` runs, a row each, after others that are not looked at."""
+        """The events of `runs` runs, one per row, after `warmup` other runs."""
         runs, warmup = counted_runs(runs, warmup)
         self._recorded.share_threads(self._model)
         with self._recorded.device.one_by_one() as launches:
@@ -50,7 +50,7 @@ class Recorder:
         return found
 
     def _copies(self, launches: Sequence[LaunchTime]) -> list[Event]:
-        """What crossed, by the copies that the device has timed."""
+        """The copies between host and device that the device has timed."""
         crossed = self._recorded.copied
         names = {TO_DEVICE: crossed.inputs, BACK: crossed.outputs}
         return [
@@ -77,7 +77,7 @@ class Recorder:
 
 
 def _by_launches(events: Any, launches: Sequence[LaunchTime]) -> Any:
-    """The events, each as long as its launches took where the device knows that."""
+    """The events, with the duration of their launches where the device has timed them."""
     launches = [n for n in launches if n.copied is None]
     if not launches or not len(events):
         return events
@@ -91,7 +91,7 @@ def _by_launches(events: Any, launches: Sequence[LaunchTime]) -> Any:
 
 
 def counted_runs(runs: int, warmup: int) -> tuple[int, int]:
-    """How many runs to record, and before them at least one that says how many events there are."""
+    """The runs to record; and warm-up runs, at least one, which determines the number of events."""
     if not isinstance(runs, Integral) or int(runs) < 1:
         raise UserError(f"cannot profile {runs!r} runs", remedy="ask for at least one")
     if not isinstance(warmup, Integral):

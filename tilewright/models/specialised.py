@@ -1,7 +1,7 @@
-"""Models whose structure depends on values or shapes of inputs: built for those that come.
+"""Models whose structure depends on values or shapes of inputs, specialised at run time.
 
-Axes, target shapes of unknown rank, conditions that decide on types: a program is made for each set
-of such values the first time it is seen, and kept.
+Examples are axes, target shapes of unknown rank, and conditions that determine types. A program is
+compiled for each set of such values when it first occurs, and kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Compile = Callable[[Module], RunnableModel]
 
 
 class SpecialisedModel(CasesModel):
-    """Programs for the values of some inputs, each compiled when they are first seen."""
+    """Programs for the values of some inputs, each compiled on first use."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SpecialisedModel(CasesModel):
             self._require_progress(error)
 
     def _require_progress(self, error: UnspecialisedError) -> None:
-        """Each round finds an input that the program depends on; there is an end to them."""
+        """Ensure termination: each round must find another input that the program depends on."""
         if self.by_value.issuperset(error.values) and self.by_shape.issuperset(error.shapes):
             raise error
         self.by_value.update(error.values)

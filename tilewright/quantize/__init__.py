@@ -1,17 +1,17 @@
-"""Quantization: models in bytes, with the error known.
+"""Quantization to int8 or fewer bits, with a measured error.
 
 run.py          `quantize`: all steps in order
-data.py         samples from anywhere; samples.py: those to calibrate with, and those held out
-layers.py       what can be quantized
-observe.py      statistics of what goes into layers; histogram.py: counts that grow
-ranges.py       from counts to scales
-equalize.py     outliers moved into weights
-plan.py         scales and bytes of each layer; corrections of biases
+data.py         samples from any source; samples.py: those for calibration, and those held out
+layers.py       the layers that can be quantized
+observe.py      statistics of the inputs of layers; histogram.py: histograms with growing range
+ranges.py       from histograms to scales
+equalize.py     moves outliers into weights
+plan.py         scales and int8 weights of each layer; corrections of biases
 insert.py       a graph with quantize and dequantize; simulate.py: the same with switches
-mixed.py        which layers stay in float32, for a budget; measure.py: the error
-weights.py      weights alone: blocks.py packs them; second_order.py rounds them by data (GPTQ),
+mixed.py        selects layers to keep in float32, for an error budget; measure.py: the error
+weights.py      weights only: blocks.py packs them; second_order.py rounds them by data (GPTQ),
                 activation_scales.py scales them by data first (AWQ)
-report.py       what was done; page.py: the same for browsers
+report.py       what was done; page.py: the report as HTML
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["LayerReport", "QuantizedModule", "Report", "quantize"]
 
 
 class _CallableModule(ModuleType):
-    """`tilewright.quantize` is this package and, to users, the function in it."""
+    """`tilewright.quantize` is this package and, to users, the function `quantize`."""
 
     def __call__(self, *args: Any, **options: Any) -> QuantizedModule:
         return quantize(*args, **options)

@@ -1,11 +1,11 @@
-"""Weights that matter more are rounded more finely: scaled by what they are multiplied by (AWQ).
+"""Rounds important weights more finely: they are scaled by the size of their inputs (AWQ).
 
-A weight is off by up to half a step of its block, and the output by that times the input. Weights
-that meet large inputs are made larger before they are rounded, so that a step is a smaller part of
-them, and what they are multiplied by is made smaller. How far that goes is tried out: beyond some
-point, the large ones cost the others of their block too much.
+Rounding changes a weight by up to half a step of its block, and the output by that times the input.
+Weights multiplied by large inputs are scaled up before rounding, so that a step is a smaller part
+of them, and their inputs are scaled down. The amount is found by trial: too much of it costs the
+other weights of a block more than it gains.
 
-    factors = size of inputs ** share,    share: of 0, 0.1, …, 1 what gives the least error
+    factors = size of inputs ** share,    share: of 0, 0.1, …, 1 the one with the least error
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SHARES: Final = tuple(k / 10 for k in range(11))
 def scaled_by_activations(
     module: Module, layers: Sequence[Layer], moments: Mapping[Key, Array], weights: str, group: int
 ) -> Module:
-    """The same module, with its weights scaled such that rounding them in blocks costs the least,
-    by the second moments of what they are multiplied by."""
+    """The module with weights scaled for the least error of rounding in blocks, given the second
+    moments of their inputs."""
 
     def choose(users: Sequence[Layer]) -> Array:
         sizes = _sizes(moments[key_of(users[0])])
@@ -42,7 +42,7 @@ def scaled_by_activations(
 
 
 def _sizes(moments: Array) -> Array:
-    """How large inputs are, beside each other; 1 for those that are never seen."""
+    """The relative sizes of input channels; 1 for those that are never seen."""
     return around_one(np.sqrt(np.diag(moments)))
 
 

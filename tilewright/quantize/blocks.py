@@ -1,8 +1,8 @@
-"""Weights of four or eight bits in blocks: activations stay as they are.
+"""Weights of four or eight bits in blocks, with float activations.
 
     y = matmul(x, w)   -->   y = matmul_nbits(x, packed w, scales)
 
-Weights are rounded in blocks of `group` along the sum, each with a scale of its own.
+Weights are rounded in blocks of `group` along the reduction axis, each with a scale of its own.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tilewright.graph import (
 from tilewright.quantize.layers import Layer, layers_of
 from tilewright.support.errors import UserError
 
-#: Bits of the element types that weights can have.
+#: Bits of each type of weights.
 BITS: Final = {"int4": 4, "int8": 8}
-#: Packs the weights of a layer, in rows N×K: bits and group give bytes and scales.
+#: Packs the weights of a layer, as rows N×K; takes bits and group, gives bytes and scales.
 Packer = Callable[[Layer, Array, int, int], tuple[Array, Array]]
 
 
 def block_layers(module: Module) -> list[Layer]:
-    """The products whose weights can be kept in blocks."""
+    """The matrix products, whose weights can be stored in blocks."""
     return [layer for layer in layers_of(module) if not layer.is_of_images]
 
 
 def require_blocks(weights: str, group: int) -> None:
-    """Refuse blocks that there are not."""
+    """Refuse unsupported types and block sizes."""
     if weights not in BITS:
         raise UserError(f"there are no weights of {weights}", remedy=f"use {' or '.join(BITS)}")
     if group < 16 or group & (group - 1):
@@ -53,7 +53,7 @@ def with_blocks(
 
 
 def to_nearest(_layer: Layer, rows: Array, bits: int, group: int) -> tuple[Array, Array]:
-    """Each weight by itself."""
+    """Round each weight to the nearest step, independently."""
     return packed_rows(rows, bits, group)
 
 
@@ -62,7 +62,7 @@ class _Packing(Rewriter):
         super().__init__()
         self._layers = {layer.output: layer for layer in layers}
         self._bits, self._group, self._pack = bits, group, pack
-        #: Packed weights, which layers of the same weights share.
+        #: Packed weights, shared by layers with the same weights.
         self._packed: dict[tuple[Value, int], tuple[Value, Value]] = {}
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
@@ -101,7 +101,7 @@ class _Packing(Rewriter):
 def packed_rows(rows: Array, bits: int, group: int) -> tuple[Array, Array]:
     """Rows N×K as bytes N×blocks×(group · bits / 8), and scales N×blocks.
 
-    Stored numbers are those of the weights plus 2 ** (bits - 1), the first in the lowest bits.
+    Stored numbers are the rounded weights plus 2 ** (bits - 1), the first in the lowest bits.
     """
     count, depth = rows.shape
     blocks = -(-depth // group)
@@ -116,21 +116,21 @@ def packed_rows(rows: Array, bits: int, group: int) -> tuple[Array, Array]:
 
 
 def unpacked_rows(packed: Array, scales: Array, bits: int, depth: int) -> Array:
-    """The rows N×K that bytes and scales stand for."""
+    """The rows N×K for packed bytes and scales."""
     steps = unpacked_bits(packed, bits).astype(np.float64) - 2 ** (bits - 1)
     return (steps * scales[..., None]).reshape(len(scales), -1)[:, :depth]
 
 
 def packed_steps(steps: Array, bits: int) -> Array:
-    """Whole numbers N×blocks×group, from -2 ** (bits - 1) on, as bytes."""
+    """Integers N×blocks×group, from -2 ** (bits - 1) on, packed into bytes."""
     return packed_bits((steps + 2 ** (bits - 1)).astype(np.uint8), bits)
 
 
 def block_scales(parts: Array, bits: int) -> Array:
-    """The scale of each block that gives the least squared error, of a few that are tried.
+    """The scale of each block with the least squared error, of a few candidates.
 
-    The range has one number more below zero than above: the sign of the scale decides on which
-    side the largest weight finds it.
+    The range has one more number below zero than above: the scale's sign is chosen so that the
+    weight of largest magnitude is on that side.
     """
     half = 2 ** (bits - 1)
     where = np.abs(parts).argmax(axis=-1)[..., None]
@@ -145,7 +145,7 @@ def block_scales(parts: Array, bits: int) -> Array:
     return best.astype(np.float32)
 
 
-#: Of the scale with which nothing is clipped.
+#: Candidate scales, relative to the one that clips nothing.
 _FRACTIONS: Final = (0.84, 0.88, 0.92, 0.96, 1.04, 1.08, 1.14)
 
 

@@ -1,13 +1,13 @@
-"""Ranges of channels made alike: outliers of activations are moved into weights.
+"""Equalizes the ranges of channels: outliers of activations are moved into weights.
 
     y = matmul(layer_norm(x, scale, bias), w)
     -->
     y = matmul(layer_norm(x, scale / s, bias / s), w · s)           s: a factor for each channel
 
-The result is the same, but channels of what is quantized with one scale are of similar size. It is
-known as smoothing for transformers, and as cross-layer equalization where what is scaled down are
-the weights of the convolution before, through operators that hand positive factors on. What the
-factors are is for others to say as well: `activation_scales.py` has them for weights alone.
+The result is the same, but channels that are quantized with one scale are of similar size. This is
+known as smoothing for transformers, and as cross-layer equalization where the weights of the
+preceding convolution are scaled down, through operators that commute with positive scaling. The
+choice of factors is a parameter: `activation_scales.py` has another, for quantized weights alone.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from tilewright.graph import (
 from tilewright.quantize.layers import Layer, is_convolution
 from tilewright.quantize.observe import Statistics
 
-#: How much of the difference between channels goes into weights.
+#: The share of the difference between channels that is moved into weights.
 _SHARE: Final = 0.5
-#: Factors beyond these would only move the outliers.
+#: Larger factors would only move the outliers.
 _LIMIT: Final = 1e3
 #: Operators f with f(x · s) = f(x) · s for positive s, one for each channel.
 _HOMOGENEOUS: Final = frozenset(["relu", "leaky_relu", "max_pool", "avg_pool", "identity"])
 _NORMS: Final = frozenset(["layer_norm", "rms_norm"])
 
-#: A factor for each channel of what goes into some layers.
+#: A factor for each input channel of layers that share their input.
 ChooseFactors = Callable[[Sequence[Layer]], Array]
 
 
 def equalized(
     module: Module, layers: Sequence[Layer], statistics: Mapping[Value, Statistics]
 ) -> Module:
-    """The module with channels of similar size; itself where nothing can be moved."""
+    """The module with channels of similar size; the same module if nothing can be moved."""
 
     def choose(users: Sequence[Layer]) -> Array:
         return _balanced(statistics[users[0].x].greatest, users)
@@ -57,14 +57,14 @@ def equalized(
 
 
 def rescaled(module: Module, layers: Sequence[Layer], choose: ChooseFactors) -> Module:
-    """The module with weights of layers multiplied by what is chosen, and what they are applied to
-    divided by it; itself where nothing can be moved."""
+    """The module with weights of layers multiplied by chosen factors, and their inputs divided by
+    them; the same module if nothing can be moved."""
     rewriter = _Scaling(_factors(module, layers, choose))
     return module if not rewriter.makers else rewriter.module(module)
 
 
 class _Factors:
-    """What divides the results of makers, and multiplies the weights of users, by channel."""
+    """The factors by channel: divisors of makers' results, multipliers of users' weights."""
 
     def __init__(self) -> None:
         self.makers: dict[Value, Array] = {}
@@ -87,7 +87,7 @@ def _factors(module: Module, layers: Sequence[Layer], choose: ChooseFactors) -> 
 
 
 def _uses(module: Module) -> Counter[Value]:
-    """How often each value is used, by graphs inside others as well."""
+    """The number of uses of each value, including those in nested graphs."""
     found = Counter[Value]()
     for graph in all_graphs(module.main):
         found.update(graph.results)
@@ -96,20 +96,20 @@ def _uses(module: Module) -> Counter[Value]:
 
 
 def _channel_axis(call: Call, value: Value) -> int:
-    """The axis of an operand or result of a layer that its channels lie along."""
+    """The channel axis of an operand or result of a layer."""
     return 1 if is_convolution(call) else value.ndim - 1
 
 
 def _maker(
     x: Value, axes: set[int], made: Mapping[Value, Node], uses: Mapping[Value, int]
 ) -> Value | None:
-    """The value before `x` whose constants can take factors of its channels, along `axes`."""
+    """The value before `x` whose constants can absorb factors of its channels, along `axes`."""
     call = made.get(x)
     if not isinstance(call, Call):
         return None
     if _divider(call) is not None:
         return x if axes == {_channel_axis(call, x)} else None
-    # Either factor of a product can take them.
+    # Either operand of a product can absorb them.
     count = 1 if call.op.name in _HOMOGENEOUS else 2 if call.op.name == "mul" else 0
     for before in call.args[:count]:
         if before is not None and uses[before] == 1 and before.ndim == x.ndim:
@@ -120,7 +120,7 @@ def _maker(
 
 
 def _balanced(greatest: Array, users: Sequence[Layer]) -> Array:
-    """A factor for each channel, so that activations and weights are about as uneven."""
+    """A factor for each channel, so that activations and weights become about equally uneven."""
     weights = np.max([_input_sizes(layer) for layer in users], axis=0)
     with np.errstate(all="ignore"):
         factors = greatest.astype(np.float64) ** _SHARE / weights ** (1 - _SHARE)
@@ -128,7 +128,7 @@ def _balanced(greatest: Array, users: Sequence[Layer]) -> Array:
 
 
 def around_one(factors: Array) -> Array:
-    """Factors in parts of their geometric mean, within limits; 1 for those that are not known."""
+    """Factors relative to their geometric mean, within limits; 1 for unknown ones."""
     known = np.isfinite(factors) & (factors > 0)
     if not known.any():
         return np.ones_like(factors)
@@ -137,11 +137,11 @@ def around_one(factors: Array) -> Array:
 
 
 def _input_sizes(layer: Layer) -> Array:
-    """The largest weight that each channel of x is multiplied by."""
+    """The magnitude of the largest weight that multiplies each channel of x."""
     sizes = np.abs(layer.array).astype(np.float64)
     if layer.call.op.name != "conv":
         return sizes.max(axis=tuple(k for k in range(sizes.ndim) if k != 1 - layer.axis))
-    # Outputs see the channels of their group.
+    # Outputs only depend on the channels of their group.
     groups = layer.call.attrs["groups"]
     by_group = sizes.reshape(groups, sizes.shape[0] // groups, sizes.shape[1], -1)
     return by_group.max(axis=(1, 3)).reshape(-1)
@@ -180,7 +180,7 @@ def _inputs_multiplied(call: Call, factors: Array) -> Call:
 
 
 def _divider(call: Call) -> Callable[[Call, Array], Call] | None:
-    """How the constants of a call take in factors of the channels of its result."""
+    """A function that divides a call's result by factors, through the call's constants."""
     if call.op.name in _NORMS:
         return _norm_divided if _is_last_axis(call) else None
     if call.op.name in ("conv", "conv_transpose", "gemm", "dense", "matmul") and _is_weighted(call):
@@ -217,7 +217,7 @@ def _product_divided(call: Call, factors: Array) -> Call:
 
 
 def _with(call: Call, arrays: Mapping[int, Array]) -> Call:
-    """The call on other constants."""
+    """The call with other constants."""
     b, args = Builder(), list(call.args)
     for k, array in arrays.items():
         old = args[k]

@@ -1,8 +1,8 @@
-"""Histograms whose range grows: what calibration keeps of values that it has seen.
+"""Histograms whose range grows, for calibration.
 
-Bins are as wide as a power of two and begin at zero. When a larger value comes, the width doubles
-and neighbours are joined, so that the counts are those of all values at once, in whatever batches
-and in whatever order they came.
+The bin width is a power of two, and bins begin at zero. When a larger value is added, the width
+doubles and neighbouring bins are merged, so that the counts are those of all values at once, in
+whatever batches and order they came.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 #: Bins on each side of zero.
 SIDE: Final = 2048
-#: Widths below this would be denormal.
+#: Smaller bin widths would be denormal.
 _LEAST: Final = -100
 
 
@@ -47,7 +47,7 @@ class Histogram:
         self.low = low if first else min(low, self.low)
         self.high = high if first else max(high, self.high)
         self._grow(max(abs(low), abs(high)))
-        # Divisions by powers of two are exact.
+        # Division by a power of two is exact.
         places = np.floor(values.ravel() / np.float64(self.width)).astype(np.int64) + SIDE
         self.counts += np.bincount(places, minlength=2 * SIDE)
         self.count += values.size
@@ -59,7 +59,7 @@ class Histogram:
             return
         if self.count:
             joined = (np.arange(-SIDE, SIDE) >> min(doublings, 63)) + SIDE
-            # Sums of whole numbers below 2**53 are exact in float64.
+            # Sums of integers below 2**53 are exact in float64.
             merged = np.bincount(joined, weights=self.counts, minlength=2 * SIDE)
             self.counts = merged.astype(np.int64)
         self._exponent = exponent

@@ -1,11 +1,11 @@
-"""A graph with layers in bytes, written with quantize and dequantize.
+"""Rewrites a graph with layers in int8, expressed by quantize and dequantize.
 
     y = conv(x, w, b)
     -->
     q = quantize(x, s, z)                               once for all layers that read x
     y = conv(dequantize(q, s, z), dequantize(bytes of w, scales), dequantize(int32 of b, …))
 
-This is how most tools write quantized models down (QDQ). The compiler makes products of bytes of it
+Most tools represent quantized models this way (QDQ). The compiler turns it into int8 products
 (`graph.passes.quantized_products`) where a machine has instructions for these.
 """
 
@@ -21,7 +21,7 @@ from tilewright.quantize.layers import Layer
 from tilewright.quantize.plan import Plan
 from tilewright.quantize.ranges import Scale
 
-#: Sums in int32 must have room for the bias.
+#: Largest bias in int32.
 _MOST: Final = 2**31 - 1
 
 
@@ -31,7 +31,7 @@ def quantized_module(plan: Plan, chosen: Collection[Layer]) -> Module:
 
 
 class Inserter(Rewriter):
-    """Rewrites layers, and what goes into them, as a plan says."""
+    """Rewrites layers and their inputs according to a plan."""
 
     def __init__(self, plan: Plan, chosen: Collection[Layer]) -> None:
         super().__init__()
@@ -39,26 +39,26 @@ class Inserter(Rewriter):
         self._layers = {layer.output: layer for layer in chosen}
         self._wanted = plan.stored(chosen)
         self._outputs = set(plan.module.main.results)
-        #: What stands for values after their bytes.
+        #: The dequantized replacement of each value that is stored as bytes.
         self._pairs: dict[Value, Value] = {}
 
-    # ---- what is written ------------------------------------------------------------------------
+    # ---- quantize and dequantize -----------------------------------------------------------------
 
     def pair(self, b: Builder, x: Value, source: Value) -> Value:
-        """The value of `source`, which stands for `x`, by way of bytes."""
+        """`source`, in place of `x`, quantized and dequantized."""
         scale = self.plan.inputs[x]
         stored = b.emit("quantize", source, *_constants(b, scale), name=f"{x.name}_quantized")
         return b.emit("dequantize", stored, *_constants(b, scale), name=f"{x.name}_dequantized")
 
     def weight(self, b: Builder, layer: Layer) -> Value:
-        """The weights of a layer by way of bytes."""
+        """The dequantized int8 weights of a layer."""
         found = self.plan.weights[layer]
         stored = b.constant(found.array, name=f"{layer.weight.name}_quantized")
         scales = b.constant(found.scales, name=f"{layer.weight.name}_scale")
         return b.emit("dequantize", stored, scales, axis=layer.axis, name=layer.weight.name)
 
     def bias(self, b: Builder, layer: Layer) -> Value | None:
-        """What is added to the outputs of a layer, in units of its products where it fits."""
+        """The bias of a layer, in units of its products if it fits int32."""
         total = corrected_bias(self.plan, layer)
         if total is None:
             return None
@@ -72,7 +72,7 @@ class Inserter(Rewriter):
         integers = b.constant(stored.astype(np.int32), name=f"{name}_quantized")
         return b.emit("dequantize", integers, b.constant(scales), axis=0, name=name)
 
-    # ---- walking --------------------------------------------------------------------------------
+    # ---- traversal -------------------------------------------------------------------------------
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
         layer = next((self._layers[v] for v in binding.outputs if v in self._layers), None)
@@ -83,7 +83,7 @@ class Inserter(Rewriter):
         return made
 
     def _after(self, value: Value) -> list[Binding]:
-        """Bytes of a value right where it is made; other users may read these too."""
+        """Quantize a value right after its definition; its other users may read the bytes too."""
         b = Builder()
         self._pairs[value] = made = self.pair(b, value, value)
         if value in self.plan.shared and value not in self._outputs:
@@ -112,7 +112,7 @@ class Inserter(Rewriter):
 
 
 def _named(made: Function, binding: Binding) -> Sequence[Binding]:
-    """What was made, with the last result in the place of the binding's."""
+    """The function's body, with the binding's outputs for its last result."""
     *rest, last = made.body
     return [*rest, Binding(binding.outputs, last.expr, last.origin)]
 
@@ -123,7 +123,7 @@ def _constants(b: Builder, scale: Scale) -> tuple[Value, Value]:
 
 
 def corrected_bias(plan: Plan, layer: Layer) -> Array | None:
-    """The bias of a layer, with the mean error of its weights taken out."""
+    """The bias of a layer, corrected by the mean error of its rounded weights."""
     correction = plan.corrections.get(layer)
     if correction is None or not np.isfinite(correction).all() or not correction.any():
         return layer.bias

@@ -1,4 +1,4 @@
-"""The layers of a graph that can be quantized: products by constant weights."""
+"""The layers of a graph that can be quantized: products with constant weights."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from tilewright.ir import DType
 from tilewright.support.errors import UserError, nearest
 
 _FLOAT32: Final = DType.of("float32")
-#: Operators that sum up images.
+#: Operators that reduce images.
 _SUMS: Final = frozenset(["global_avg_pool", "mean", "avg_pool"])
-#: How many operators may lie between a layer and an image.
+#: Most operators between a layer and an image.
 _BACK: Final = 6
-#: Channels below which bytes gain nothing.
+#: With fewer channels, int8 gains nothing.
 _FEW: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A product of something computed by constant weights."""
+    """A product of a computed value with constant weights."""
 
-    #: The value that it gives, by name, and the node of the model that it comes from.
+    #: A unique name from its output, and the node of the model that it comes from.
     name: str
     origin: str
     call: Call
     output: Value
     row: Weighted
-    #: The axis of the weights along which each output has its own.
+    #: The output axis of the weights.
     axis: int
 
     @property
@@ -69,7 +69,7 @@ class Layer:
 
     @property
     def rows(self) -> Array:
-        """The weights of a matrix product, a row for each output."""
+        """The weights of a matrix product, one row per output."""
         return self.array if self.axis == 0 else self.array.T
 
     @property
@@ -78,15 +78,15 @@ class Layer:
         return None if value is None else value.constant
 
     def by_output(self, numbers: Array) -> Array:
-        """One number for each output, in a shape that broadcasts against the weights."""
+        """One number per output, in a shape that broadcasts against the weights."""
         return numbers.reshape([-1 if k == self.axis else 1 for k in range(self.array.ndim)])
 
     def by_input(self, numbers: Array) -> Array:
-        """One number for each channel of x, in a shape that broadcasts against the weights."""
+        """One number per channel of x, in a shape that broadcasts against the weights."""
         return self.row.by_input(self.call, self.array, numbers)
 
     def work(self, x: Sequence[int]) -> int:
-        """Multiplications for an x of this shape."""
+        """The number of multiplications for an x of this shape."""
         per_place = self.array.size
         if not self.is_of_images:
             return per_place * int(np.prod(x[:-1]))
@@ -97,13 +97,13 @@ class Layer:
 
 
 def is_convolution(call: Call) -> bool:
-    """Whether a call convolves images, whose channels lie along the second axis."""
+    """Whether a call convolves images, whose channel axis is the second."""
     return call.op.name in ("conv", "conv_transpose")
 
 
 def prepared(module: Module) -> Module:
-    """The module as calibration sees it: functions in their places, constants computed, and batch
-    normalisation folded into weights."""
+    """The module for calibration: functions inlined, constants folded, and batch normalisation
+    folded into weights."""
     for run in (
         passes.inline_functions,
         passes.simplify_inference,
@@ -134,15 +134,15 @@ _QUANTIZED: Final = frozenset(
 
 
 def layers_of(module: Module) -> list[Layer]:
-    """The layers of `main` that can be quantized, in order, each with a name of its own."""
+    """The layers of `main` that can be quantized, in order, each with a unique name."""
     taken: set[str] = set()
     found = (_layer(b, taken) for b in module.main.body)
     return [layer for layer in found if layer is not None]
 
 
 def stored_images(module: Module, layers: Sequence[Layer]) -> dict[Value, Layer]:
-    """Images that lie in memory between layers, beside those that layers read, each with the
-    layer that it comes from: what is summed up and read a second time, as in squeeze-and-excite
+    """Images stored between layers, besides the inputs of layers, each with the layer it is
+    computed from: those that are reduced and read a second time, as in squeeze-and-excite
     blocks."""
     made = {b.outputs[0]: b.expr for b in module.main.body if len(b.outputs) == 1}
     outputs = {layer.output: layer for layer in layers if layer.is_of_images}
@@ -169,7 +169,7 @@ def _summed_and_read_again(module: Module) -> Iterator[Value]:
 def _source(
     value: Value, made: Mapping[Value, Node], outputs: Mapping[Value, Layer]
 ) -> Layer | None:
-    """The layer that a value is computed from, element by element."""
+    """The layer that a value is computed from by elementwise operators."""
     for _ in range(_BACK):
         if value in outputs:
             return outputs[value]
@@ -182,7 +182,7 @@ def _source(
 
 
 def parted(layers: Sequence[Layer], keep: Collection[str]) -> tuple[list[Layer], list[Layer]]:
-    """The layers that may be quantized, and those that are to be kept."""
+    """The layers that may be quantized, and those to be kept in float."""
     names = {layer.name for layer in layers}
     for name in keep:
         if name not in names:
@@ -209,7 +209,7 @@ def _layer(binding: Binding, taken: set[str]) -> Layer | None:
 
 
 def _own_name(hint: str, taken: set[str]) -> str:
-    """A name that no other layer has; values may share theirs."""
+    """A name that no other layer has; values may have equal names."""
     name, count = hint, 1
     while name in taken:
         name, count = f"{hint}_{count}", count + 1
@@ -218,8 +218,8 @@ def _own_name(hint: str, taken: set[str]) -> str:
 
 
 def _is_plain(call: Call, weight: Array) -> bool:
-    """Whether machines multiply bytes of it in groups: many channels, all of which meet; or read
-    bytes faster than floats: every channel by itself."""
+    """Whether int8 gains: many channels in dense products, which machines multiply in groups; or
+    depthwise convolutions, which read bytes faster than floats."""
     if not is_convolution(call):
         return weight.ndim == 2 and min(weight.shape) >= _FEW
     groups = call.attrs["groups"]
@@ -246,7 +246,7 @@ def _second(_call: Call) -> int:
     return 1
 
 
-#: The axis of outputs in the weights, by operator; None where it cannot be quantized.
+#: The output axis of the weights, by operator; None where it cannot be quantized.
 _AXES: Final[dict[str, Any]] = {
     "conv": _first,
     "conv_transpose": _second,

@@ -1,4 +1,4 @@
-"""The error of one model beside another, over batches."""
+"""The error of a model against a reference, over batches."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tilewright.quantize.observe import Batch
 
 #: Runs a model.
 Run = Callable[[Batch], Sequence[Any]]
-#: Above the mean, of errors which nearly all samples are within.
+#: Standard deviations above the mean (of log errors) that nearly all samples stay within.
 _DEVIATIONS: Final = 4.0
-#: Errors below this are taken for it.
+#: Lower bound for the logarithm of errors.
 _LEAST: Final = 1e-12
 
 
 class Error(NamedTuple):
-    """How far outputs are off: that of them which is the worst."""
+    """The error of outputs: that of the worst output."""
 
-    #: The largest error of any sample, relative to its largest value: `tilewright compare` tells
-    #: the same of this sample, and no more of any number of them together.
+    #: The largest error of any sample, relative to its largest value: `tilewright compare` reports
+    #: the same for that sample, and at most that for several samples together.
     relative: float
     #: Signal over noise in decibels, over all samples.
     sqnr: float
-    #: What samples that were not seen may come to.
+    #: An estimate for unseen samples.
     expected: float
 
 
 def error_of(ours: Run, theirs: Run, samples: Iterable[Batch]) -> Error:
-    """The error of one model beside the other, over samples that come one by one."""
+    """The error of one model against another, over single samples."""
     meters: list[ErrorMeter] = []
     found: list[float] = []
     for sample in samples:
@@ -51,10 +51,9 @@ def _relative(ours: Any, theirs: Any) -> float:
 
 
 def _expected(errors: Array) -> float:
-    """What one of some thousand samples comes to, if errors are spread as those that were seen.
+    """An estimate of the largest error in some thousand samples, from those that were seen.
 
-    Errors of samples are spread about evenly over their logarithm: the largest of many lies far
-    above the mean.
+    Errors of samples are roughly log-normal: the largest of many is far above the mean.
     """
     seen = np.log(np.maximum(errors, _LEAST))
     usual = float(np.exp(seen.mean() + _DEVIATIONS * seen.std()))

@@ -1,7 +1,7 @@
-"""Which layers are quantized, so that the error stays within a budget.
+"""Selects the layers to quantize, so that the error stays within a budget.
 
-The noise that each layer adds by itself is measured; layers go back to float32 one after the other,
-first those that add the most noise for the work that they save.
+The noise of each layer alone is measured; layers return to float32 one after the other, first those
+with the most noise for the work that they save.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from tilewright.quantize.measure import Error, error_of
 from tilewright.quantize.observe import Batch
 from tilewright.quantize.simulate import Simulation
 
-#: Samples on which the noise of single layers is measured, and choices are tried.
+#: Samples for the noise of single layers, and for choices of layers.
 _FEW: Final = 4
 _MANY: Final = 32
-#: Points of the curve, at most.
+#: Most points of the curve.
 _POINTS: Final = 9
 
 
@@ -26,14 +26,14 @@ class Point(NamedTuple):
     """A choice of layers and its error."""
 
     in_float: int
-    #: The share of multiplications that are of bytes.
+    #: The share of multiplications in int8.
     share: float
     error: Error
 
 
 @dataclass
 class Trials:
-    """What was tried, by the order in which layers go back to float32."""
+    """The measured choices, by the order in which layers return to float32."""
 
     order: list[Layer]
     noise: dict[Layer, Error]
@@ -57,13 +57,13 @@ class Trying:
         self._wanted = [simulation.run(b, ()) for b in self._batches]
 
     def error(self, chosen: Collection[Layer], count: int = _MANY) -> Error:
-        """The error with these layers quantized, and no others."""
+        """The error with only these layers quantized."""
         few = self._batches[:count]
         wanted = iter(self._wanted[:count])
         return error_of(lambda b: self._simulation.run(b, chosen), lambda _: next(wanted), few)
 
     def ranked(self, layers: Sequence[Layer], step: Callable[[], None]) -> Trials:
-        """All layers in the order in which they go back to float32."""
+        """All layers, in the order in which they return to float32."""
         noise: dict[Layer, Error] = {}
         for layer in layers:
             noise[layer] = self.error([layer], _FEW)
@@ -75,7 +75,7 @@ class Trying:
         return Trials(sorted(layers, key=gain, reverse=True), noise)
 
     def point(self, trials: Trials, in_float: int) -> Point:
-        """The choice with so many layers in float32."""
+        """The choice with this many layers in float32."""
         if in_float not in trials.points:
             chosen = trials.order[in_float:]
             total = sum(self.work.values())
@@ -85,7 +85,7 @@ class Trying:
 
 
 def within_budget(trying: Trying, trials: Trials, budget: float, least: int = 0) -> int:
-    """How few layers must be in float32, `least` at any rate, for the error to be in the budget."""
+    """The fewest layers in float32, but at least `least`, that keep the error in the budget."""
     low, high = least, len(trials.order)
     while low < high:
         middle = (low + high) // 2
@@ -97,7 +97,7 @@ def within_budget(trying: Trying, trials: Trials, budget: float, least: int = 0)
 
 
 def draw_curve(trying: Trying, trials: Trials, step: Callable[[], None]) -> None:
-    """Try some more choices, evenly spread."""
+    """Measure some more choices, evenly spaced."""
     count = len(trials.order)
     wanted = {round(k * count / (_POINTS - 1)) for k in range(_POINTS)}
     for in_float in sorted(wanted):

@@ -1,5 +1,4 @@
-"""What the inputs of layers are like: statistics over batches, which take the same memory however
-many there are."""
+"""Statistics of the inputs of layers over batches, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from tilewright.quantize.layers import Layer, stored_images
 from tilewright.support.errors import UserError
 
 Batch = Mapping[str, Array]
-#: Told what is being done, and called after each step of it.
+#: Called with a description of the current step, after each unit of it.
 Progress = Callable[[str], None]
 
 
 class Statistics:
-    """What was seen of one value, as a whole and of each of its channels."""
+    """Statistics of one value, in total and by channel."""
 
     def __init__(self, axis: int) -> None:
         self.histogram = Histogram()
@@ -31,7 +30,7 @@ class Statistics:
         self._rows = 0
 
     def add(self, array: Array) -> None:
-        """Take in the value of one batch."""
+        """Add the value in one batch."""
         self.shape = array.shape
         if not array.size:
             return
@@ -60,7 +59,7 @@ class Statistics:
 def observed(
     module: Module, layers: Sequence[Layer], batches: Iterable[Batch], step: Callable[[], None]
 ) -> dict[Value, Statistics]:
-    """Statistics of what goes into layers, and of other images; `step` follows each batch."""
+    """Statistics of the inputs of layers and of other stored images; `step` follows each batch."""
     found = {layer.x: Statistics(layer.row.inputs) for layer in layers}
     found |= {image: Statistics(1) for image in stored_images(module, layers)}
     for values in tapped_values(module, list(found), batches):
@@ -73,7 +72,7 @@ def observed(
 def tapped_values(
     module: Module, wanted: Sequence[Value], batches: Iterable[Batch]
 ) -> Iterator[Mapping[Value, Array]]:
-    """What these values of `main` are, batch by batch."""
+    """The values of these variables of `main`, batch by batch."""
     from tilewright.compile import compile
 
     taps = [v for v in wanted if v not in module.main.params]

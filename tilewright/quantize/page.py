@@ -1,4 +1,4 @@
-"""The report for browsers: one file without scripts, with the trade-off drawn."""
+"""The report as HTML: one file without scripts, with a plot of the trade-off."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _row(row: LayerReport) -> str:
 
 
 def _curve(points: Sequence[Point], budget: float | None) -> str:
-    """The error over the share of multiplications that are of bytes."""
+    """A plot of the error over the share of multiplications in int8."""
     drawn = sorted((p.share, p.error.relative) for p in points if isfinite(p.error.relative))
     if len(drawn) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""How each layer would be quantized: scales of what goes in, bytes and scales of weights."""
+"""How each layer would be quantized: scales of inputs, int8 weights and their scales."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GREATEST: Final = 127
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """Signed bytes, and the scale of each output."""
+    """Int8 weights, and the scale of each output."""
 
     array: Array
     scales: Array
@@ -35,22 +35,22 @@ class Plan:
     layers: list[Layer]
     inputs: dict[Value, Scale]
     weights: dict[Layer, StoredWeights]
-    #: What is added to the outputs of a layer: its mean error, taken out.
+    #: Added to the outputs of a layer to remove the mean error of its rounded weights.
     corrections: dict[Layer, Array] = field(default_factory=dict[Layer, Array])
 
     @cached_property
     def images(self) -> dict[Value, Layer]:
-        """Other images that are stored as bytes if the layer that they come from is quantized."""
+        """Other images that are stored as bytes if the layer they come from is quantized."""
         return stored_images(self.module, self.layers)
 
     @property
     def shared(self) -> set[Value]:
-        """Images of which all users read the bytes, so that nothing else of them is stored."""
+        """Images whose users all read the bytes, so that no float copy is stored."""
         read = {layer.x for layer in self.layers if layer.is_of_images}
         return read | set(self.images)
 
     def stored(self, chosen: Collection[Layer]) -> set[Value]:
-        """What is stored as bytes if these layers are quantized."""
+        """The values stored as bytes if these layers are quantized."""
         read = {layer.x for layer in chosen}
         return read | {image for image, layer in self.images.items() if layer in chosen}
 
@@ -63,7 +63,7 @@ def planned(
     *,
     correct: bool = True,
 ) -> Plan:
-    """A plan by what was observed."""
+    """A plan from calibration statistics."""
     inputs = {v: chosen_scale(s.histogram, how) for v, s in statistics.items()}
     plan = Plan(module, layers, inputs, {layer: stored_weights(layer) for layer in layers})
     if correct:
@@ -74,7 +74,7 @@ def planned(
 
 
 def stored_weights(layer: Layer) -> StoredWeights:
-    """Weights rounded to bytes, with a scale for each output."""
+    """Weights rounded to int8, with a scale for each output."""
     array = layer.array.astype(np.float64)
     others = tuple(k for k in range(array.ndim) if k != layer.axis)
     greatest = np.abs(array).max(axis=others, initial=0)
@@ -84,11 +84,11 @@ def stored_weights(layer: Layer) -> StoredWeights:
 
 
 def mean_error(layer: Layer, weights: StoredWeights, statistics: Statistics) -> Array:
-    """What rounding weights takes from each output on average, for inputs of the mean that was
-    seen: added to the output, it takes the bias of the rounding out."""
+    """The mean error of each output due to rounded weights, for inputs with the observed means;
+    added to the output, it removes the bias of the rounding."""
     real = weights.array * layer.by_output(weights.scales).astype(np.float64)
     lost = (layer.array - real) * layer.by_input(statistics.means)
     others = tuple(k for k in range(lost.ndim) if k != layer.axis)
-    # An output of a transposed convolution sees one of the weights in every so many.
+    # A transposed convolution's output depends on one in every prod(strides) weights.
     phases = prod(layer.call.attrs["strides"]) if layer.call.op.name == "conv_transpose" else 1
     return (lost.sum(axis=others) / phases).astype(np.float32)

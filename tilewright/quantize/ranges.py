@@ -1,6 +1,6 @@
-"""Which range of values the bytes of a tensor stand for, by what calibration has counted.
+"""Chooses the range of values that the bytes of a tensor represent, from a histogram.
 
-minmax        all values that were seen
+minmax        all values seen
 percentile    all but the outermost 0.01 % (`percentile=`)
 mse           the range with the least expected squared error of rounding and clipping
 entropy       the range whose bytes lose the least information (Kullback–Leibler divergence)
@@ -18,14 +18,14 @@ from tilewright.support.errors import UserError, nearest
 
 Array = np.ndarray[Any, Any]
 
-#: Fractions of the whole range that are tried.
+#: Candidate fractions of the whole range.
 _FRACTIONS: Final = np.linspace(0.1, 1.0, 91)
-#: The least scale: those below are denormal, which machines take for zero.
+#: The least scale: smaller ones are denormal, which machines flush to zero.
 LEAST: Final = float(np.finfo(np.float32).tiny)
 
 
 class Scale(NamedTuple):
-    """How bytes stand for real numbers: real = (byte - zero) · scale."""
+    """The meaning of bytes: real = (byte - zero) · scale."""
 
     scale: float
     zero: int
@@ -49,7 +49,7 @@ class Calibration(NamedTuple):
 
 
 def scale_of(low: float, high: float, symmetric: bool) -> Scale:
-    """The scale for a range, which always holds zero: padding must be exact."""
+    """The scale for a range, which is extended to contain zero: padding must be exact."""
     low, high = min(low, 0.0), max(high, 0.0)
     if symmetric:
         scale = _rounded(max(-low, high) / 127)
@@ -59,18 +59,18 @@ def scale_of(low: float, high: float, symmetric: bool) -> Scale:
 
 
 def _rounded(scale: float) -> float:
-    """A scale as float32 has it; 1 where there is only zero to stand for."""
+    """A scale rounded to float32; 1 for a range of only zero."""
     return float(np.float32(scale)) if scale >= LEAST else 1.0
 
 
 def chosen_scale(histogram: Histogram, how: Calibration) -> Scale:
-    """The scale for what was counted."""
+    """The scale for a histogram."""
     low, high = METHODS[how.method](histogram, how)
     return scale_of(low, high, how.symmetric)
 
 
 def require_method(how: Calibration) -> None:
-    """Refuse settings that mean nothing."""
+    """Refuse invalid settings."""
     if how.method not in METHODS:
         raise UserError(
             f"there is no calibration method {how.method}", remedy=nearest(how.method, METHODS)
@@ -99,7 +99,7 @@ def _percentile(histogram: Histogram, how: Calibration) -> tuple[float, float]:
 
 
 def _mse(histogram: Histogram, how: Calibration) -> tuple[float, float]:
-    """Both ends moved in together, then each by itself."""
+    """Shrink both ends together, then each by itself."""
     used = np.flatnonzero(histogram.counts)
     values, counts = histogram.centres[used], histogram.counts[used]
     low, high = histogram.low, histogram.high
@@ -107,7 +107,7 @@ def _mse(histogram: Histogram, how: Calibration) -> tuple[float, float]:
     def best(candidates: list[tuple[float, float]]) -> tuple[float, float]:
         return min(candidates, key=lambda ends: _error(values, counts, ends, how.symmetric))
 
-    # The whole range is the last: of equal errors it is not the choice only where others are less.
+    # Widest first, so that it wins among equal errors.
     widest_first = _FRACTIONS[::-1]
     low, high = best([(low * f, high * f) for f in widest_first])
     if not how.symmetric:
@@ -121,16 +121,16 @@ def _error(values: Array, counts: Array, ends: tuple[float, float], symmetric: b
 
 
 def simulated(values: Array, scale: Scale) -> Array:
-    """What bytes stand for in the place of values."""
+    """Values after rounding to bytes and back."""
     stored = np.clip(np.rint(values / scale.scale) + scale.zero, *scale.limits)
     return (stored - scale.zero) * scale.scale
 
 
 def _entropy(histogram: Histogram, how: Calibration) -> tuple[float, float]:
-    """The same threshold on both sides of zero."""
+    """A symmetric threshold on both sides of zero."""
     del how
     sizes = histogram.counts[SIDE:] + histogram.counts[:SIDE][::-1]
-    # Zeros are exact in any range, and there are so many of them that nothing else would count.
+    # Zeros are exact in any range, and so many that they would dominate all other counts.
     sizes[0] = sizes[1]
     levels = 128 if histogram.low < 0 else 256
     last = int(np.flatnonzero(sizes)[-1]) + 1 if sizes.any() else 1
@@ -141,7 +141,7 @@ def _entropy(histogram: Histogram, how: Calibration) -> tuple[float, float]:
 
 
 def _divergence(sizes: Array, end: int, levels: int) -> float:
-    """How much is lost by `levels` bytes for the first `end` bins, all above in the last."""
+    """The information lost by `levels` bytes for the first `end` bins, with clipping."""
     inside = sizes[:end].astype(np.float64)
     clipped = inside.copy()
     clipped[-1] += sizes[end:].sum()
@@ -152,7 +152,7 @@ def _divergence(sizes: Array, end: int, levels: int) -> float:
     spread = np.where(filled, (sums / np.maximum(used, 1))[place], 0)
     p, q = clipped / max(clipped.sum(), 1), spread / max(spread.sum(), 1)
     seen = p > 0
-    # What falls into bins that bytes do not know is as unlikely as one count in all.
+    # Counts in bins that bytes cannot represent are taken as very unlikely.
     return float(np.sum(p[seen] * np.log(p[seen] / np.maximum(q[seen], 1e-9))))
 
 

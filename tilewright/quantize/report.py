@@ -1,4 +1,4 @@
-"""What quantization did: the error, the state of each layer, and what it would have cost."""
+"""A report of quantization: the error, and the state and noise of each layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.quantize.mixed import Point
 
 
 class LayerReport(NamedTuple):
-    """One layer: in what it is computed, and how much noise it adds by itself."""
+    """One layer: its precision, and how much noise it adds by itself."""
 
     name: str
     origin: str
@@ -22,8 +22,8 @@ class LayerReport(NamedTuple):
     reason: str = ""
     #: Decibels at the outputs with only this layer quantized.
     sqnr: float | None = None
-    #: Its part of the multiplications (or weights, where these alone are quantized) of all layers
-    #: that can be quantized.
+    #: Its share of the multiplications (or weights, if only these are quantized) of all layers that
+    #: can be quantized.
     share: float = 0.0
 
 
@@ -32,18 +32,18 @@ class Report:
     """The outcome of `tw.quantize`."""
 
     layers: list[LayerReport]
-    #: None where nothing was measured, as for weights without data.
+    #: None if nothing was measured, as for weights without data.
     error: Error | None = None
     budget: float | None = None
     method: str = ""
     equalized: bool = False
-    #: Whether the error was measured on data that was not calibrated with.
+    #: Whether the error was measured on data not used for calibration.
     held_out: bool = True
     curve: list[Point] = field(default_factory=list[Point])
 
     @property
     def share(self) -> float:
-        """The part of what can be quantized that is."""
+        """The quantized share of what can be quantized."""
         return sum(row.share for row in self.layers if row.precision != "float32")
 
     def data(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _line(row: LayerReport) -> str:
 def left_out(
     module: Module, layers: Sequence[Layer], kept: Sequence[Layer] = ()
 ) -> list[LayerReport]:
-    """Products that stay as they are, and why."""
+    """Products that cannot be quantized, and why."""
     known = {layer.output for layer in (*layers, *kept)}
     rows: list[LayerReport] = []
     for binding in module.main.body:

@@ -1,4 +1,4 @@
-"""A quantized graph, which knows how it came about."""
+"""A quantized graph with its report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.quantize.report import Report
 
 
 class QuantizedModule(Module):
-    """A graph module like any other, with a report and a way into an ONNX file."""
+    """A graph module with a report, which can be saved as ONNX."""
 
     __slots__ = ("report",)
 
@@ -18,13 +18,13 @@ class QuantizedModule(Module):
         self.report = report
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as an ONNX model, which ONNX Runtime and others load too."""
+        """Write it as an ONNX model, which ONNX Runtime and others can load."""
         from tilewright.frontends import save_onnx
 
         save_onnx(self, path)
 
     def save_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report as a page for browsers."""
+        """Write the report as an HTML page."""
         from tilewright.quantize.page import report_page
         from tilewright.support.files import replacing
 

@@ -24,7 +24,7 @@ from tilewright.quantize.simulate import Simulation
 from tilewright.quantize.weights import Blocks, with_weights_alone
 from tilewright.support.errors import UserError
 
-#: Samples on which choices are tried.
+#: Samples for comparing choices.
 _TRIED: Final = 32
 
 
@@ -47,26 +47,26 @@ def quantize(
     inputs: Any = None,
     progress: Progress | None = None,
 ) -> QuantizedModule:
-    """A model whose products are of bytes, with the error measured; or with weights of few bits.
+    """Quantize a model's products to int8, with a measured error; or only weights, to few bits.
 
-    `data` are samples of what the model will see: dicts of arrays by input (or arrays, for one
-    input), any iterable of such batches, an .npz file or a folder of them. "random" makes samples
-    up, and warns that ranges will be wrong. A fourth of the samples is held out to measure the
-    error on, unless `validation` gives others.
+    `data` are representative samples: dicts of arrays by input (or arrays, for one input), any
+    iterable of such batches, an .npz file or a folder of them. "random" makes samples up, and warns
+    that ranges will be wrong. A fourth of the samples is held out to measure the error, unless
+    `validation` gives others.
 
-    `budget` is the error that is let pass at the outputs, relative to their largest value, as
-    `tilewright compare` measures it: layers stay in float32 as far as that needs. `keep` names
-    layers that do in any case.
+    `budget` is the allowed error of outputs relative to their largest value, as in `tilewright
+    compare`: as many layers as necessary stay in float32. `keep` names layers that stay in float32
+    in any case.
 
-    `method` says how ranges are found: "mse", "minmax", "percentile" or "entropy". `symmetric`
-    ranges have no zero point. `equalize` moves outliers of activations into weights where that
-    reduces the error; `correct_bias` takes the mean error of rounded weights out.
+    `method` determines ranges: "mse", "minmax", "percentile" or "entropy". `symmetric` ranges have
+    no zero point. `equalize` moves outliers of activations into weights if that reduces the error;
+    `correct_bias` removes the mean error of rounded weights.
 
     `weights` ("int4" or "int8") rounds only the weights of matrix products, in blocks of `group`;
-    it needs no data, unless `method` is "gptq" or "awq". By "gptq", each weight that is rounded
-    moves those after it, so that outputs are off as little as the data lets them; by "awq", weights
-    that meet large inputs are made larger first, and the inputs smaller. `shapes`, `params` and
-    `inputs` are as for `tw.compile`. `progress` is told what is done.
+    it needs no data, unless `method` is "gptq" or "awq". With "gptq", the error of each rounded
+    weight is compensated by those after it, to minimize the error of outputs on the data; with
+    "awq", weights that are multiplied by large inputs are scaled up first, and the inputs down.
+    `shapes`, `params` and `inputs` are as for `tw.compile`. `progress` is called with each step.
     """
     from tilewright.frontends import read_model
     from tilewright.graph import passes
@@ -99,7 +99,7 @@ def quantize(
 
 
 def _silent(_stage: str) -> None:
-    """Nobody wants to know."""
+    """The default progress callback, which does nothing."""
 
 
 def _require_budget(budget: float | None) -> None:
@@ -164,12 +164,12 @@ class _Job:
         samples: Samples,
         few: Sequence[Batch],
     ) -> tuple[Plan, Trying, bool]:
-        """The plan with the less error: as the model is, or with its channels made alike."""
+        """The plan with the smaller error: of the original model, or of the equalized one."""
         plain = self._tried(self.module, layers, statistics, few)
         other = equalized(self.module, layers, statistics) if self.equalize else self.module
         if other is self.module:
             return (*plain, False)
-        # Values keep their identity where only constants change.
+        # Rewriting keeps the values where only constants change.
         names = {layer.name for layer in layers}
         again = [layer for layer in layers_of(other) if layer.name in names]
         changed = self._tried(other, again, self._observed(other, again, samples), few)
@@ -197,7 +197,7 @@ class _Job:
         budget: float | None,
         samples: Samples,
     ) -> tuple[Module, Error, int]:
-        """The quantized module, compiled and measured; with more in float32 until it holds."""
+        """The quantized module, compiled and measured; returns layers to float32 until it holds."""
         from tilewright.compile import compile
 
         reference: Any = compile(self.original)

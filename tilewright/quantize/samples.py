@@ -1,4 +1,4 @@
-"""What is calibrated with, and what the error is measured on."""
+"""The samples for calibration, and those for measuring the error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.support.errors import UserError
 
 @dataclass
 class Samples:
-    """What is calibrated with, and what the error is measured on."""
+    """The samples for calibration, and those for measuring the error."""
 
     calibration: Callable[[], Any]
     held_out: Callable[[], Any]

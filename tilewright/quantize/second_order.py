@@ -1,8 +1,8 @@
-"""Weights rounded with what the data says of their inputs (GPTQ).
+"""Rounds weights using second-order information of their inputs (GPTQ).
 
-Rounding one weight leaves an error; the weights of the same output that are rounded after it take
-over as much of that error as the data lets them, since inputs are correlated. How much is in the
-inverse of the second moments H = Σ x xᵀ of the inputs, by its Cholesky factor U (H⁻¹ = Uᵀ U):
+The error of rounding one weight is compensated by the weights of the same output that are rounded
+after it, as far as inputs are correlated. The amounts follow from the inverse of the second moments
+H = Σ x xᵀ of the inputs, by its Cholesky factor U (H⁻¹ = Uᵀ U):
 
     for each column k:    e = (w[k] - rounded(w[k])) / U[k, k]
                           w[k + 1:] -= e · U[k, k + 1:]
@@ -20,14 +20,14 @@ from tilewright.quantize.blocks import block_scales, packed_steps
 from tilewright.quantize.layers import Layer
 from tilewright.quantize.observe import Batch, tapped_values
 
-#: Of the mean second moment, what is added to all of them: inputs that hardly vary say little.
+#: Added to all second moments, as a fraction of their mean: inputs with little variance say little.
 _DAMPING: Final = 0.01
-#: Columns after which errors are handed on to all that follow, at once.
+#: Columns per block, after which errors are propagated to all following columns at once.
 _COLUMNS: Final = 128
-#: Bytes of moments that are summed in one pass over the data.
+#: Bytes of moments accumulated in one pass over the data.
 _MOST_BYTES: Final = 1 << 30
 
-#: Weights are told apart by the constant, and the axis of outputs.
+#: Identifies weights: the constant, and its output axis.
 Key = tuple[Value, int]
 
 
@@ -37,8 +37,8 @@ def second_moments(
     batches: Callable[[], Iterable[Batch]],
     step: Callable[[], None],
 ) -> dict[Key, Array]:
-    """Σ x xᵀ over the inputs of layers, for each array of weights; goes through the data as often
-    as it must for the sums to fit in memory."""
+    """Σ x xᵀ over the inputs of layers, for each array of weights; makes as many passes over the
+    data as needed for the sums to fit in memory."""
     found: dict[Key, Array] = {}
     for part in _parts(layers):
         for layer in part:
@@ -54,12 +54,12 @@ def second_moments(
 
 
 def key_of(layer: Layer) -> Key:
-    """What layers that share their weights have in common."""
+    """The key shared by layers with the same weights."""
     return layer.weight, layer.axis
 
 
 def _parts(layers: Sequence[Layer]) -> list[list[Layer]]:
-    """Layers in groups whose moments fit in memory together."""
+    """Groups of layers whose moments fit in memory together."""
     parts: list[list[Layer]] = []
     room = 0
     for layer in layers:
@@ -73,7 +73,7 @@ def _parts(layers: Sequence[Layer]) -> list[list[Layer]]:
 
 
 def rounded_by_moments(rows: Array, moments: Array, bits: int, group: int) -> tuple[Array, Array]:
-    """Rows N×K in blocks as `packed_rows` gives them, with the least error at the outputs."""
+    """Rows N×K rounded in blocks, as by `packed_rows`, with the least error at the outputs."""
     count, depth = rows.shape
     blocks = -(-depth // group)
     left = np.zeros((count, blocks * group))
@@ -98,8 +98,7 @@ def _round_columns(
     steps: Array,
     scales: Array,
 ) -> Array:
-    """Round columns of a span one after the other; gives what is left over of each, for those
-    behind the span."""
+    """Round the columns of a span one after the other; gives their errors, for later columns."""
     start, end = span
     errors = np.zeros((len(left), end - start))
     half = 2 ** (bits - 1)
@@ -115,9 +114,9 @@ def _round_columns(
 
 
 def _factor(moments: Array, size: int) -> Array:
-    """The upper factor of the inverse of the moments, which are damped until there is one.
+    """The upper Cholesky factor of the inverse of the moments, damped until it exists.
 
-    Inputs that were never seen, and those that fill the last block, stand alone.
+    Inputs that were never seen, and padding of the last block, are independent of all others.
     """
     full = np.eye(size)
     depth = len(moments)
@@ -127,7 +126,7 @@ def _factor(moments: Array, size: int) -> Array:
     silent = np.flatnonzero(np.diag(full) == 0)
     full[silent, silent] = 1.0
     damping = _DAMPING
-    # NumPy's own types of these are not known in full.
+    # NumPy's types of these are incomplete.
     linalg: Any = np.linalg
     while True:
         try:

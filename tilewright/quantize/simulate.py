@@ -1,5 +1,5 @@
-"""A float model in which each layer can be quantized or not by a switch, to try many choices
-without compiling one model for each."""
+"""A float model in which each layer is quantized or not by a run-time switch, to try many choices
+without compiling a model for each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.quantize.insert import Inserter, corrected_bias
 from tilewright.quantize.layers import Layer
 from tilewright.quantize.plan import Plan
 
-#: The inputs that hold the switches of values and of layers.
+#: The inputs with the switches of values and of layers.
 _VALUES: Final = "quantized values"
 _LAYERS: Final = "quantized layers"
 
 
 class Simulation:
-    """A compiled model whose layers are quantized by request."""
+    """A compiled model with a switch for each layer."""
 
     def __init__(self, plan: Plan) -> None:
         from tilewright.compile import compile
@@ -30,7 +30,7 @@ class Simulation:
         self._model: Any = compile(switching.switched())
 
     def run(self, batch: Mapping[str, Any], chosen: Collection[Layer]) -> list[Array]:
-        """The outputs for a batch with these layers quantized, and no others."""
+        """The outputs for a batch with only these layers quantized."""
         stored = self._plan.stored(chosen)
         switches = {
             _VALUES: np.array([v in stored for v in self._values]),
@@ -76,6 +76,6 @@ class _Switching(Inserter):
 
 
 def _either(b: Builder, switches: Value, number: int, a: Value, other: Value) -> Value:
-    """One of two values, by a switch that is known when the model runs."""
+    """One of two values, by a run-time switch."""
     part = b.emit("slice", switches, starts=[number], ends=[number + 1], axes=[0])
     return b.emit("where", b.emit("reshape", part, shape=[]), a, other)

@@ -1,4 +1,4 @@
-"""Weights alone in few bits: which layers, how they are rounded, and what it costs."""
+"""Quantization of weights only: the layers, the method of rounding, and the error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tilewright.quantize.samples import Samples
 from tilewright.quantize.second_order import Key, key_of, rounded_by_moments, second_moments
 from tilewright.support.errors import UserError
 
-#: Ways to round, and what the report calls them.
+#: The methods of rounding, by their names in the report.
 _METHODS: Final = {
     "mse": "blocks of {}",
     "gptq": "gptq, blocks of {}",
@@ -49,7 +49,7 @@ def with_weights_alone(
     validation: Any,
     tell: Progress,
 ) -> QuantizedModule:
-    """The model with weights of matrix products in few bits; the error, where there is data."""
+    """The model with weights of matrix products in few bits; with the error if there is data."""
     _require(blocks, data)
     module = prepared(original)
     layers, kept = parted(block_layers(module), keep)
@@ -90,7 +90,7 @@ def _require(blocks: Blocks, data: Any) -> None:
 
 
 def _samples(original: Module, blocks: Blocks, data: Any, validation: Any) -> Samples | None:
-    """Where nothing is calibrated, the error is measured on all there is."""
+    """The samples; without calibration, the error is measured on all of them."""
     if data is None and validation is None:
         return None
     measured = Data(data if validation is None else validation, original)
@@ -100,7 +100,7 @@ def _samples(original: Module, blocks: Blocks, data: Any, validation: Any) -> Sa
 
 
 def _by_moments(moments: Mapping[Key, Array], tell: Progress) -> Packer:
-    """Rounds by what the data says of the inputs of each layer."""
+    """Rounds by the second moments of each layer's inputs."""
 
     def pack(layer: Layer, rows: Array, bits: int, group: int) -> tuple[Array, Array]:
         tell("rounding")

@@ -1,4 +1,4 @@
-"""Leave to use Intel's AMX tiles, which Linux gives to a process only when it asks."""
+"""Permission to use Intel's AMX tiles, which Linux gives to a process only on request."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _XFEATURE_XTILEDATA = 18
 
 @cache
 def request_amx() -> bool:
-    """True if this process may use AMX from now on; false where there is none.
+    """True if this process may use AMX from now on; false on machines without AMX.
 
-    The leave holds for all threads and for forked children. Asking again costs nothing.
+    The permission holds for all threads and for forked children. Repeated requests cost nothing.
     """
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         return False

@@ -1,4 +1,4 @@
-"""Arrays whose memory begins where vectors are loaded best."""
+"""Arrays aligned for vector loads."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from tilewright.support.memory import ALIGNMENT, aligned
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
-#: Arrays that are not aligned are copied up to so many bytes; large models keep theirs.
+#: Total bytes up to which unaligned arrays are copied; large models keep theirs.
 _COPY_LIMIT = 512 << 20
-#: Bytes of a large page, where processors and systems have them.
+#: Bytes of a huge page, where processor and system support them.
 _LARGE_PAGE = 2 << 20
 #: Bytes that are copied at a time.
 _CHUNK = 1 << 24
-#: Results of fewer bytes are copied sooner than an aligned place for them is found.
+#: Results of fewer bytes are cheaper to copy than to allocate with alignment.
 _WORTH_ALIGNING = 16 << 10
 
 
 def address_of(array: Array) -> int:
-    """Where an array's data begins; several times as fast as by `array.ctypes`."""
+    """The address of an array's data; several times as fast as `array.ctypes`."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(cast("Any", array)))
     except (TypeError, ValueError, BufferError):
-        # Empty arrays, those that are not to be written to, and types that buffers do not know.
+        # Empty or read-only arrays, and types that the buffer protocol lacks.
         return array.__array_interface__["data"][0]
 
 
 def type_name(array: Array) -> str:
-    """What an array's elements are, for messages."""
+    """The element type of an array, for messages."""
     name = array.dtype.name
     return name if array.dtype.isnative else f"{name} in the byte order of other machines"
 
@@ -49,16 +49,15 @@ def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 
 def aligned_zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """A new array of zeros, which take no memory before they are written."""
+    """A new array of zeros, whose pages are only allocated when written."""
     memory = np.zeros(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
 
 
 class LastingMemory:
-    """Memory for arrays that every run reads, one behind the other.
+    """Memory for arrays that every run reads, stored one behind the other.
 
-    It is in large pages where the system has these: whoever reads much of it waits less for the
-    tables that say where pages lie.
+    It uses huge pages if the system has them, which saves TLB misses in large reads.
     """
 
     def __init__(self, arrays: Iterable[tuple[Sequence[int], np.dtype[Any]]]) -> None:
@@ -73,11 +72,11 @@ class LastingMemory:
 
 
 class _Pages(mmap.mmap):
-    """Memory of this process that is no file."""
+    """Anonymous memory, as opposed to a mapped file."""
 
 
 def _large_pages(size: int) -> Array:
-    """Bytes that are 0, in large pages as far as they fill these."""
+    """Zeroed bytes, in huge pages as far as they fill these."""
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if advice is None or size < _LARGE_PAGE:
         return aligned_zeros((size,), np.dtype(np.uint8))
@@ -91,14 +90,14 @@ def _large_pages(size: int) -> Array:
 
 
 def result_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """A new array for results: aligned where that costs less than a copy by those who need it."""
+    """A new array for results: aligned where that costs less than a later aligned copy."""
     if math.prod(shape) * dtype.itemsize < _WORTH_ALIGNING:
         return np.empty(shape, dtype)
     return aligned_empty(shape, dtype)
 
 
 def aligned_all(arrays: Sequence[Array]) -> list[Array]:
-    """The arrays without gaps and aligned, as far as copies are worth it."""
+    """The arrays as contiguous, aligned ones, as far as copies are worth it."""
     left = _COPY_LIMIT
     result: list[Array] = []
     for array in arrays:
@@ -112,9 +111,9 @@ def aligned_all(arrays: Sequence[Array]) -> list[Array]:
 
 
 def overlapping(arrays: Iterable[tuple[T, Array, bool]]) -> tuple[T, T] | None:
-    """The names of two arrays that share memory and one of which, named first, is written.
+    """The names of two arrays that share memory, the first of which is written; None if none do.
 
-    An array comes with its name and whether it is written.
+    Each array comes with its name and whether it is written.
     """
     spans = [(*_span(array), name, written) for name, array, written in arrays if array.size]
     spans.sort(key=lambda span: span[0])
@@ -128,8 +127,8 @@ def overlapping(arrays: Iterable[tuple[T, Array, bool]]) -> tuple[T, T] | None:
 
 
 def _span(array: Any) -> tuple[int, int]:
-    """Where the memory begins and ends that an array's elements lie in."""
-    if not isinstance(array, np.ndarray):  # one on a device, which has no gaps
+    """Start and end of the memory that an array's elements are in."""
+    if not isinstance(array, np.ndarray):  # a device array, which is contiguous
         return array.address, array.address + array.nbytes
     own = cast("Array", array)
     steps = [s * (n - 1) for s, n in zip(own.strides, own.shape, strict=True)]
@@ -140,7 +139,7 @@ def _span(array: Any) -> tuple[int, int]:
 def let_go(array: Array) -> None:
     """Tell the system that an array in a mapped file is not needed for now.
 
-    Its pages leave memory; whoever looks at it again has them read from the file.
+    Its pages are dropped; the next access reads them from the file again.
     """
     file = _file_of(array) if array.flags.c_contiguous else None
     if file is None or not hasattr(mmap, "MADV_DONTNEED"):
@@ -154,14 +153,14 @@ def let_go(array: Array) -> None:
 
 
 def let_files_go(arrays: Iterable[Array]) -> None:
-    """Tell the system that the files in which arrays lie are not needed for now, all of them."""
+    """Tell the system that the mapped files of these arrays are not needed for now."""
     files = {id(f): f for f in map(_file_of, arrays) if f is not None}
     for file in files.values() if hasattr(mmap, "MADV_DONTNEED") else ():
         file.madvise(mmap.MADV_DONTNEED)
 
 
 def in_memory(array: Array) -> Array:
-    """The array; a copy if it lies in a mapped file, which may change."""
+    """The array, copied if it is in a mapped file, which may change."""
     if _file_of(array) is None:
         return array
     copy = aligned_empty(array.shape, array.dtype)
@@ -177,7 +176,7 @@ def in_memory(array: Array) -> Array:
 
 
 def return_free_memory() -> None:
-    """Give memory that was freed back to the system, of which glibc keeps some."""
+    """Return freed memory to the system, some of which glibc keeps."""
     trim = getattr(_process(), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -193,7 +192,7 @@ def _file_of(array: Array) -> mmap.mmap | None:
     owner: Any = array
     while isinstance(owner, np.ndarray | memoryview):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    # What is written to a private mapping exists nowhere else.
+    # Written private mappings must not be dropped: their contents exist nowhere else.
     is_file = isinstance(owner, mmap.mmap) and not isinstance(owner, _Pages)
     is_file = is_file and not array.flags.writeable
     return owner if is_file else None

@@ -1,6 +1,6 @@
-"""The inputs of a model, checked against what it takes.
+"""Checks and converts the inputs of a model.
 
-A refusal names the input, what was expected and what came.
+An error names the input, what was expected and what was passed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TensorSpec:
 
     @cached_property
     def static_shape(self) -> tuple[int, ...] | None:
-        """The shape, where it is all numbers."""
+        """The shape, if it has no symbolic dimensions; else None."""
         known = [d for d in self.shape if isinstance(d, int)]
         return tuple(known) if len(known) == len(self.shape) else None
 
@@ -48,9 +48,9 @@ class TensorSpec:
         return [0 if d is None else d for d in found]
 
 
-#: What inputs in order may be given in.
+#: Types for inputs given in order.
 _SEQUENCES: Final = (list, tuple)
-#: A dimension of items of a list that may differ from one to the next.
+#: A dimension that may differ between the items of a list.
 ANY_SIZE: Final = "_"
 ListKind = Literal["seq", "opt", "opt seq"]
 LIST_KINDS: Final[dict[str, ListKind]] = {"seq": "seq", "opt": "opt", "opt seq": "opt seq"}
@@ -60,7 +60,7 @@ LIST_KINDS: Final[dict[str, ListKind]] = {"seq": "seq", "opt": "opt", "opt seq":
 class ListSpec:
     """An input or output that is a sequence of tensors, an optional one, or an optional sequence.
 
-    `items` is the shape of its tensors, in which `ANY_SIZE` may stand; None where any rank will do.
+    `items` is the shape of its tensors, with `ANY_SIZE` for free dimensions; None for any rank.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ListSpec:
 
     @property
     def shape(self) -> tuple[Dim, ...] | None:
-        """That of its tensors, as that of a `TensorSpec`."""
+        """The shape of its tensors, as in `TensorSpec`."""
         return self.items
 
     @property
@@ -90,7 +90,7 @@ class ListSpec:
 
     @cached_property
     def tells_dims(self) -> bool:
-        """Whether symbolic dimensions stand in the shape of its items."""
+        """Whether the shape of its items has symbolic dimensions."""
         return any(not isinstance(d, int) and d != ANY_SIZE for d in self.items or ())
 
     @cached_property
@@ -98,7 +98,7 @@ class ListSpec:
         return [(k, d) for k, d in enumerate(self.items or ()) if isinstance(d, int)]
 
     def fits(self, value: Any) -> bool:
-        """Whether an item can be passed as it is; symbolic dimensions are not looked at."""
+        """Whether an item can be passed as it is; symbolic dimensions are not checked."""
         if not isinstance(value, np.ndarray):
             return False
         array = cast("Array", value)
@@ -109,7 +109,7 @@ class ListSpec:
         return is_plain and all(array.shape[axis] == size for axis, size in self._sizes)
 
     def item(self, number: int, array: Array | None) -> TensorSpec:
-        """What an item must be, given what it is."""
+        """The spec for an item, given its value."""
         extents = () if array is None else array.shape
         fits = self.items is not None and len(self.items) == len(extents)
         dims = extents if self.items is None else self.items
@@ -122,7 +122,7 @@ class ListSpec:
 
 @dataclass(frozen=True)
 class ValueSpec:
-    """An input or output of a model that Python runs, and that is no tensor."""
+    """A non-tensor input or output of a model that Python runs."""
 
     name: str
     type: str
@@ -132,7 +132,7 @@ class ValueSpec:
 
 
 class UnsuitedError(UserError):
-    """Inputs that a program does not take; one for other sizes of the same model may."""
+    """Inputs that a program does not accept; one for other sizes of the same model may."""
 
 
 class DimensionsDifferError(UnsuitedError):
@@ -140,18 +140,18 @@ class DimensionsDifferError(UnsuitedError):
 
 
 class StoppedError(UnsuitedError):
-    """Something does not hold that compiled code checks, or that is checked before it runs."""
+    """A check failed, in compiled code or before it runs."""
 
 
-#: What compiled code takes and gives.
+#: Inputs and outputs of compiled code.
 NativeSpec = TensorSpec | ListSpec
 Spec = NativeSpec | ValueSpec
-#: An input as compiled code takes it.
+#: An input in the form that compiled code takes.
 Bound = Array | PassedList
 
 
 def in_order(inputs: Any, specs: Sequence[Spec]) -> Sequence[Any]:
-    """The inputs in the order of the model's, given by name or in order."""
+    """The inputs in the model's order, given by name or in order."""
     if isinstance(inputs, Mapping):
         return _by_name(cast("Mapping[str, Any]", inputs), specs)
     if not isinstance(inputs, _SEQUENCES):
@@ -170,7 +170,7 @@ def _by_name(inputs: Mapping[str, Any], specs: Sequence[Spec]) -> Sequence[Any]:
         try:
             return [inputs[s.name] for s in specs]
         except KeyError:
-            pass  # what is missing or too much is reported below
+            pass  # missing or unknown names are reported below
     names = [s.name for s in specs]
     for name in inputs:
         if name not in names:
@@ -189,13 +189,13 @@ def _wanted(specs: Sequence[Spec]) -> str:
 def bind_inputs(
     inputs: Sequence[Any], specs: Sequence[TensorSpec]
 ) -> tuple[list[Array], dict[str, int]]:
-    """The inputs as arrays without gaps, and the dimensions that follow from them."""
+    """The inputs as contiguous arrays, and the values of symbolic dimensions."""
     arrays = [_bound(spec, value) for spec, value in zip(specs, inputs, strict=True)]
     return arrays, _dims_of_inputs(list(zip(specs, arrays, strict=True)))
 
 
 def native_inputs(inputs: Sequence[Any], specs: Sequence[NativeSpec]) -> list[Bound]:
-    """The inputs as compiled code takes them; dimensions are not read off them."""
+    """The inputs in the form that compiled code takes; dimensions are not determined."""
     return [
         _bound(spec, value) if isinstance(spec, TensorSpec) else _passed(spec, value)
         for spec, value in zip(specs, inputs, strict=True)
@@ -213,13 +213,13 @@ def _passed(spec: ListSpec, value: Any) -> PassedList:
 
 
 def _item(spec: ListSpec, number: int, value: Any) -> Array:
-    """An item that is to be converted, or refused."""
+    """An item, converted or refused."""
     array = np.asarray(value) if np.isscalar(value) else as_array(value)
     return _bound(spec.item(number, array), value)
 
 
 def dims_of(inputs: Sequence[Bound], specs: Sequence[NativeSpec]) -> dict[str, int]:
-    """The dimensions that follow from the shapes of the inputs, which must agree on them."""
+    """The symbolic dimensions, from the shapes of the inputs, which must agree."""
     tensors: list[tuple[TensorSpec, Array]] = []
     for spec, value in zip(specs, inputs, strict=True):
         if isinstance(value, PassedList):
@@ -299,9 +299,9 @@ def bind_outputs(
     dims: dict[str, int],
     handed_over: Container[int],
 ) -> list[Array | None]:
-    """The caller's own arrays for the outputs; None for those the model makes.
+    """The caller's arrays for the outputs; None for those the model allocates.
 
-    There can be none for outputs whose memory the code allocates; their numbers are given.
+    `handed_over` are the outputs whose memory the code allocates, for which none may be given.
     """
     names = [s.name for s in specs]
     if not isinstance(outputs, Mapping | list | tuple):

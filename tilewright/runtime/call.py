@@ -1,4 +1,4 @@
-"""One run of a compiled model: what the code takes, and what it leaves."""
+"""One run of a compiled model: its arguments and its results."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 
 _Shapes = tuple[tuple[int, ...], ...]
-#: Shapes of inputs for which calls are kept.
+#: Most shapes of inputs for which calls are kept.
 _MOST_KEPT: Final = 4
 
 
 class CallSizes(NamedTuple):
-    """What follows from the shapes of the inputs."""
+    """Sizes that follow from the shapes of the inputs."""
 
     dims: dict[str, int]
-    #: The dimensions, in the order in which the code takes them.
+    #: The dimensions, in the code's order.
     words: list[int]
     #: Bytes of memory for intermediate values.
     workspace: int
-    #: The shapes of all outputs, where they are known by now.
+    #: The shapes of the outputs, as far as they are known before the run.
     outputs: Sequence[Sequence[int]]
 
 
 class ModelCall:
-    """One run: its arrays, and the words that the code takes."""
+    """One run: its arrays, and the words passed to the code."""
 
-    #: Addresses and dimensions that the code takes, before those of threads and of scratch memory.
+    #: Addresses and dimensions; the words for threads and scratch memory follow.
     words: list[int]
     scratch: Scratch
-    #: All words as bytes, and the threads that they name, by their address.
+    #: All words as bytes, and the address of the thread pool in them.
     packed: bytes
     pool: int | None = None
 
@@ -61,9 +61,9 @@ class ModelCall:
         self._program, self._release, self._device = program, release, device
         self.record = record.copy() if program.records else record
         self.inputs, self.crossing = inputs, crossing
-        #: Arrays of the processor's that are filled with outputs when these are there, by number.
+        #: Host arrays of the caller's to copy outputs to, by number.
         self.filled: dict[int, Array] = {}
-        #: Where outputs are that the run has brought back, by number.
+        #: Staging arrays that the run copies outputs to, by number.
         self._brought: dict[int, Array] = {}
         placed: dict[int, Any] = {}
         if crossing is not None:
@@ -82,7 +82,7 @@ class ModelCall:
     def _crossing(
         self, crossing: Crossing, sizes: CallSizes, own: Sequence[Array | None]
     ) -> dict[int, Any]:
-        """Arrays on the device for outputs that the run brings back, by number."""
+        """Arrays on the device for outputs that the run copies to the host, by number."""
         given = {k: own[k] if own else None for k in self._program.direct}
         wanted = [k for k, a in given.items() if _comes_back(a, crossing)]
         plain = [(sizes.outputs[k], self._program.outputs[k].numpy) for k in wanted]
@@ -96,7 +96,7 @@ class ModelCall:
 
     @property
     def is_copied(self) -> bool:
-        """Whether all that it takes and makes is copied in the run, and nothing is the caller's."""
+        """Whether the run copies all inputs and outputs, and uses no array of the caller's."""
         all_come = len(self._brought) == len(self.direct) == len(self._program.outputs)
         return (
             self.crossing is not None and self.crossing.sends_all and all_come and not self.filled
@@ -124,7 +124,7 @@ class ModelCall:
         return made
 
     def _given(self, number: int, array: Any) -> Any:
-        """An output, in the array that the caller has given for it."""
+        """An output, in the caller's array if there is one."""
         own, brought = self.filled.get(number), self._brought.get(number)
         if brought is not None:
             made = result_empty(brought.shape, brought.dtype) if own is None else own
@@ -136,7 +136,7 @@ class ModelCall:
         return own
 
     def _copied(self, spec: NativeSpec, handed_over: list[int], at: int) -> Any:
-        """An output out of memory that the code returned."""
+        """A copy of an output in memory that the code allocated."""
         address = handed_over[at]
         if isinstance(spec, TensorSpec):
             shape = handed_over[at + 1 : at + 1 + len(spec.shape)]
@@ -154,14 +154,14 @@ class ModelCall:
 
 
 class KeptCalls:
-    """Calls that no run uses now, by the shapes of their inputs: another run on arrays of these
-    shapes fills in what its own arrays hold, and binds nothing."""
+    """Calls that no run uses now, by the shapes of their inputs. Another run with these shapes only
+    copies its inputs, without binding."""
 
     def __init__(self) -> None:
         self._calls: dict[_Shapes, list[ModelCall]] = {}
 
     def leave(self, call: ModelCall) -> bool:
-        """Keep a call whose run has ended, if it holds nothing of the caller's."""
+        """Keep a finished call, if it refers to no array of the caller's."""
         if not call.is_copied:
             return False
         shapes = _shapes_of(call.inputs)
@@ -171,11 +171,11 @@ class KeptCalls:
         return True
 
     def clear(self) -> None:
-        """Let go of all calls."""
+        """Release all calls."""
         self._calls.clear()
 
     def take(self, inputs: Sequence[Any]) -> ModelCall | None:
-        """A call for arrays of the processor's, which it copies when it runs."""
+        """A kept call for these host arrays, with its inputs copied; None if there is none."""
         calls = self._calls.get(_shapes_of(inputs))
         if not calls or not all(isinstance(a, np.ndarray) for a in inputs):
             return None
@@ -193,7 +193,7 @@ def _shapes_of(inputs: Sequence[Any]) -> _Shapes:
 
 
 def _comes_back(own: Any, crossing: Crossing) -> bool:
-    """Whether an output comes back to the processor, for which there may be an array."""
+    """Whether an output is copied to the host; `own` is the caller's array, if any."""
     return crossing.brings_back if own is None else isinstance(own, np.ndarray)
 
 
@@ -210,7 +210,7 @@ def _empty(device: Device, spec: TensorSpec, shape: Sequence[int]) -> Array:
     try:
         return device.result(shape, spec.numpy)
     except UserError:
-        raise  # a device that has no memory says what there is
+        raise  # a device's own message has the memory available
     except (MemoryError, ValueError):
         size = math.prod(shape) * spec.numpy.itemsize
         raise UserError(

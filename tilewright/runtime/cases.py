@@ -1,4 +1,4 @@
-"""Models with a program for each set of values or shapes that some of their inputs had."""
+"""Models with a program for each set of values or shapes that some of their inputs take."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tilewright.support.narrowing import is_sequence
 if TYPE_CHECKING:
     from tilewright.support.profile import Profile
 
-#: Programs that are kept; the one that was not used for longest goes first.
+#: Most programs kept; the least recently used one is dropped first.
 _KEPT: Final = 32
 
 
 class CasesModel(RunnableModel):
-    """Programs by what they were made for: the contents of some inputs, the shapes of others."""
+    """Programs specialised for the values of some inputs and the shapes of others."""
 
     def __init__(
         self, names: Sequence[str], by_value: Iterable[str], by_shape: Iterable[str]
     ) -> None:
         super().__init__()
         self._names = list(names)
-        #: The inputs whose values, and whose shapes, decide on the program.
+        #: The inputs whose values, and whose shapes, select the program.
         self.by_value, self.by_shape = set(by_value), set(by_shape)
         self._programs: OrderedDict[CaseKey, RunnableModel] = OrderedDict()
         self._lock = threading.Lock()
@@ -64,9 +64,9 @@ class CasesModel(RunnableModel):
 
     @property
     def cases(self) -> list[tuple[CaseKey, RunnableModel]]:
-        """The programs that can still be asked for, and what each was made for."""
+        """The programs that can still be selected, with their keys."""
         wanted = (self._in_order(self.by_value), self._in_order(self.by_shape))
-        # Other threads move programs about: `list` takes them all in one step.
+        # Other threads may reorder programs: `list` copies them in one step.
         programs = list(self._programs.items())
         return [(k, m) for k, m in programs if _names_of(k) == wanted]
 
@@ -98,7 +98,7 @@ class CasesModel(RunnableModel):
                 self._unseen(key, inputs)
 
     def _unseen(self, key: CaseKey, inputs: Mapping[str, Any]) -> None:
-        """Compile and keep a program for inputs that have none; or learn what it depends on."""
+        """Compile and keep a program for new inputs; or find out what it depends on."""
         del inputs
         there = "; ".join(map(_key_text, self._programs))
         raise UserError(
@@ -143,7 +143,7 @@ class CasesModel(RunnableModel):
 
 
 class LoadedCases(CasesModel):
-    """The programs that an artifact holds; there is no compiler to make others."""
+    """The programs of an artifact; without a compiler for others."""
 
     def __init__(self, build: Build, opened: Callable[[Any], RunnableModel]) -> None:
         contents = cast("CasesContents", build.contents)

@@ -1,4 +1,4 @@
-"""What a run copied between the processor and a device, for people."""
+"""A report of what a run copied between host and device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Crossed(NamedTuple):
-    """Bytes of the inputs that went to the device and of the outputs that came back, by name."""
+    """Bytes of the inputs copied to the device and of the outputs copied back, by name."""
 
     inputs: Mapping[str, int]
     outputs: Mapping[str, int]
@@ -22,5 +22,5 @@ def _listed(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({size} bytes)" for name, size in sizes.items())
 
 
-#: Where inputs and outputs lie where the model runs.
+#: For runs on the host, which copy nothing.
 NOTHING: Final = Crossed({}, {})

@@ -1,6 +1,6 @@
-"""Signatures and targets as plain data: what callers of code must pass, and what it is for.
+"""Signatures and targets as plain data.
 
-What is read back is checked: it comes over the wire, or out of files.
+Data is checked when it is read, since it comes from the network or from files.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tilewright.runtime.signature import DIM_OPERATIONS, ArrayParam, Dim, Scalar
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
-#: Operations that a dimension may be nested in.
+#: Deepest nesting of operations in a dimension.
 _DEEPEST: Final = 16
 _LONGEST_TEXT: Final = 4096
 
 
 class UnreadableError(ValueError):
-    """Data that no signature or target is; `what` names the part."""
+    """Data that is no valid signature or target; `what` names the part."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"a {what} makes no sense")
@@ -26,7 +26,7 @@ class UnreadableError(ValueError):
 
 
 def signature_data(signature: Signature) -> dict[str, Any]:
-    """A signature, in types that JSON has."""
+    """A signature, in JSON types."""
     return {
         "name": signature.name,
         "params": [_param_data(p) for p in signature.params],
@@ -35,7 +35,7 @@ def signature_data(signature: Signature) -> dict[str, Any]:
 
 
 def signature_from(data: Any) -> Signature:
-    """The signature that `signature_data` gave."""
+    """The signature from `signature_data`."""
     fields = _fields(data)
     params = tuple(_param(p) for p in _parts(fields.get("params")))
     dims = tuple(map(_text, _parts(fields.get("dims"))))
@@ -43,12 +43,12 @@ def signature_from(data: Any) -> Signature:
 
 
 def target_data(target: TargetInfo) -> list[Any]:
-    """A target, in types that JSON has."""
+    """A target, in JSON types."""
     return [target.text, target.triple, sorted(target.features)]
 
 
 def target_from(data: Any) -> TargetInfo:
-    """The target that `target_data` gave."""
+    """The target from `target_data`."""
     text, triple, features = _parts(data, 3)
     return TargetInfo(_text(text), _text(triple), frozenset(map(_text, _parts(features))))
 

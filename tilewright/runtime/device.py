@@ -1,8 +1,7 @@
-"""Devices: where arrays lie, where code runs, and how both are reached.
+"""The interface of devices: memory, copies, loading and calling code, timing.
 
-Compiled models and kernels ask their device for memory, for copies, for the code that they call and
-for the time it takes. The CPU is the first: its memory is that of NumPy's arrays, and its functions
-are called where they lie. A kind of target (`target.kinds`) names its device.
+The CPU is the default device: its memory is that of NumPy's arrays, and its functions are called
+directly. A kind of target (`target.kinds`) names its device.
 """
 
 from __future__ import annotations
@@ -34,34 +33,34 @@ if TYPE_CHECKING:
 
 
 class Workers(Protocol):
-    """What runs parallel loops; compiled code takes its address."""
+    """Runs parallel loops; compiled code takes its address."""
 
     address: int
 
     @property
     def num_threads(self) -> int:
-        """Threads of the processor that take part."""
+        """The number of host threads that take part."""
         ...
 
 
-#: The ways that copies go.
+#: Directions of copies.
 TO_DEVICE: Final = "to the device"
 BACK: Final = "back"
 
 
 class Copied(NamedTuple):
-    """A copy between the processor and a device: the way it went, and how many bytes."""
+    """A copy between host and device: its direction, and its size."""
 
     way: str
     bytes: int
 
 
 class LaunchTime(NamedTuple):
-    """When a kernel was launched, by the clock of `time.monotonic_ns`, and how long it took."""
+    """When a kernel was launched, by `time.monotonic_ns`, and how long it took."""
 
     at: int
     nanoseconds: int
-    #: What it is in place of a kernel.
+    #: Set if it is a copy instead of a kernel.
     copied: Copied | None = None
 
 
@@ -69,130 +68,130 @@ class Device(ABC):
     """A place for arrays and code."""
 
     name: str
-    #: How DLPack numbers its memory.
+    #: The type of its memory in DLPack.
     dlpack_type: int
-    #: Whether its memory is that of NumPy's arrays, and its workers threads of this process.
+    #: Whether its memory is host memory, and its workers are threads of this process.
     is_here: bool = True
 
     # ---- memory and copies ----------------------------------------------------------------------
 
     @abstractmethod
     def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """Memory for an array of the device's own, such as packed weights.
+        """Zeroed memory for an array of the device's own, such as packed weights.
 
-        Artifacts hold these: bytes that are never written must reveal nothing of this process.
+        Artifacts store these: unwritten bytes must not reveal memory of this process.
         """
 
     @abstractmethod
     def result(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """Memory for an output, which callers are given."""
+        """Memory for an output, which is returned to the caller."""
 
     @abstractmethod
     def placed(self, arrays: Sequence[Array]) -> list[Array]:
-        """Constants in the device's memory, as its code wants them; copied where they are not."""
+        """Constants in the device's memory, aligned for its code; copied where necessary."""
 
     @abstractmethod
     def address(self, array: Array) -> int:
-        """Where an array in the device's memory begins."""
+        """The address of an array in the device's memory."""
 
     @abstractmethod
     def given(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Arrays that callers pass, in the device's memory; copied where they are not."""
+        """Arrays of the caller's in the device's memory; copied where necessary."""
 
     def when_short(self, let_go: Callable[[], None]) -> None:
-        """Call this method where memory runs short, as long as its object lives: it lets go of what
-        is kept for runs to come."""
+        """Register a method, for the lifetime of its object, that releases memory kept for later
+        runs; it is called when memory runs short."""
         del let_go
 
     def crossing(self, inputs: Sequence[Any]) -> Crossing | None:
-        """The copies of a run on such inputs, where these and results lie elsewhere."""
+        """The copies of a run on these inputs, if inputs and results are in another memory."""
         del inputs
         return None
 
     def accepted(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Inputs of which those that lie on the device are known for that."""
+        """Inputs, with those already on the device wrapped as its arrays."""
         return values
 
     def follow(self, arrays: Sequence[Any]) -> None:
-        """Let what runs from here on wait for what other libraries still do with these arrays."""
+        """Let later work wait for pending work of other libraries on these arrays."""
         del arrays
 
     def lead(self, arrays: Sequence[Any]) -> None:
-        """Let what other libraries do with these arrays wait for what runs now."""
+        """Let later work of other libraries on these arrays wait for the work launched so far."""
         del arrays
 
     def accepted_outputs(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Arrays for outputs of which those that lie on the device are known for that."""
+        """Output arrays, with those already on the device wrapped as its arrays."""
         return values
 
     def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
-        """Results as callers who gave these inputs want them."""
+        """Results in the form for callers who passed these inputs."""
         del inputs
         return results
 
     @abstractmethod
     def taken(self, arrays: list[Any]) -> list[Any]:
-        """Arrays in the memory of the processor."""
+        """Arrays in host memory."""
 
     @abstractmethod
     def copied(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
-        """A copy of a result in memory that code took for it."""
+        """A copy of a result in memory that code allocated."""
 
     @abstractmethod
     def free(self, address: int) -> None:
-        """Give memory back that code took, which may be none."""
+        """Free memory that code allocated; 0 is allowed."""
 
     @abstractmethod
     def check(self) -> None:
-        """Wait for what was launched, and report a check that failed in it."""
+        """Wait for all launches, and report a check that failed in them."""
 
     @abstractmethod
     def scratch(self) -> Scratch:
-        """What one call needs for itself."""
+        """Scratch memory for one call."""
 
     # ---- code -----------------------------------------------------------------------------------
 
     @abstractmethod
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Workers:
-        """What runs parallel loops: threads of the processor, or the device itself."""
+        """The workers for parallel loops: host threads, or the device itself."""
 
     @abstractmethod
     def entered(self, entry: Callable[[Any], int], name: str) -> Callable[..., int]:
-        """How the entry of a function is called: with what the device needs around it, and the
-        copies of the run where there are any."""
+        """A wrapper that calls the entry of a function with the setup that the device needs, and
+        the copies of the run if there are any."""
 
     def answering(self, objects: Sequence[bytes]) -> AbstractContextManager[object]:
-        """What is entered around runs of loaded code and the reading of their results."""
+        """A context for runs of loaded code and the reading of their results."""
         del objects
         return nullcontext()
 
     @abstractmethod
     def load(self, objects: Sequence[bytes]) -> LoadedCode:
-        """Object files, made callable."""
+        """Loads object files."""
 
     def function(self, code: LoadedCode, name: str, result: Any) -> Callable[..., Any]:
-        """What calls a function of loaded code; it takes the address of its words."""
+        """A function of loaded code, which takes the address of its words."""
         return ctypes.CFUNCTYPE(result, ctypes.c_void_p)(code.address(name))
 
     def one_by_one(self) -> AbstractContextManager[Sequence[LaunchTime]]:
-        """Let each kernel end before the code that called it goes on, for timing them; gives what
-        the device itself finds of its launches, as they are made."""
+        """Wait for each kernel before the next, to time them; gives the device's own times of its
+        launches, as they are made."""
         return nullcontext(())
 
     def together(self, run: Callable[[], object]) -> Callable[[], object]:
-        """The same run as one piece, where a device would wait for each of its parts: so can
-        kernels be timed that take less time than it takes to launch them."""
+        """`run` as a single launch where the device has that (a CUDA graph), so that kernels can be
+        timed that take less time than a launch."""
         return run
 
     @abstractmethod
     def time(
         self, run: Callable[[], object], repeat: int, min_repeat_ms: float, warmup: int
     ) -> Timing:
-        """How long a run takes until its results are there."""
+        """The time of a run until its results are available."""
 
 
 class CpuDevice(Device):
-    """The processor that Python runs on."""
+    """The host's processor."""
 
     name, dlpack_type = "cpu", 1
 
@@ -221,7 +220,7 @@ class CpuDevice(Device):
         _libc_free()(address)
 
     def check(self) -> None:
-        """Code of the processor says itself what failed, when it is called."""
+        """Nothing to do: host code returns its errors."""
 
     def scratch(self) -> Scratch:
         return Scratch()

@@ -1,4 +1,4 @@
-"""Which device runs code for a kind of target; devices are found when they are asked for."""
+"""The device for each kind of target, imported on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from tilewright.runtime.device import CPU, Device
 from tilewright.support import libcuda
 
-#: By kind of target, the module whose `DEVICE` it is; the CPU for all others.
+#: The modules that define `DEVICE`, by kind of target; all other kinds use the CPU.
 _MODULES: Final = {
     "cuda": "tilewright.runtime.gpu.cuda",
     "simt": "tilewright.simt.device",
@@ -16,12 +16,12 @@ _MODULES: Final = {
 
 
 def device_for(kind: str) -> Device:
-    """The device of this machine that runs code for a kind of target."""
+    """This machine's device for a kind of target."""
     return import_module(_MODULES[kind]).DEVICE if kind in _MODULES else CPU
 
 
 def why_no_device(target: str) -> str:
-    """The reason why no device of this machine runs code for a target; empty where one does."""
+    """The reason why no device here can run code for a target; empty if one can."""
     kind, *words = target.split() or [""]
     if kind != "cuda":
         return ""

@@ -1,7 +1,7 @@
-"""Arrays of other libraries, over the same memory, through DLPack.
+"""Zero-copy access to arrays of other libraries, through DLPack.
 
-NumPy reads most of them itself; element types that it does not know (bfloat16, float8) are read
-here from the structure that DLPack describes. Tensors of PyTorch have a shorter way to NumPy.
+NumPy reads most of them itself; element types that it lacks (bfloat16, float8) are read here from
+DLPack's structure. PyTorch's tensors have a faster conversion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.runtime.device import CPU
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
-#: Codes of element types that NumPy lacks, with their bits.
+#: Element types that NumPy lacks, by DLPack's code and bits.
 _DTYPES: Final = {
     (4, 16): "bfloat16",
     (10, 8): "float8_e4m3fn",
@@ -29,7 +29,7 @@ _DTYPES: Final = {
 
 
 class DLTensor(ctypes.Structure):
-    """DLTensor, with which every DLManagedTensor begins."""
+    """DLTensor, the first field of every DLManagedTensor."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -45,12 +45,12 @@ class DLTensor(ctypes.Structure):
     )
 
 
-#: Codes of kinds of element types that NumPy has.
+#: DLPack's codes for NumPy's kinds of types.
 _KINDS: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
 def type_code(dtype: np.dtype[Any]) -> tuple[int, int]:
-    """How DLPack names an element type: a code, and bits."""
+    """DLPack's code and bits of an element type."""
     known = {DType.of(name).numpy: code for code, name in _DTYPES.items()}
     return known.get(dtype) or (_KINDS[dtype.kind], 8 * dtype.itemsize)
 
@@ -67,9 +67,9 @@ def numpy_type(tensor: DLTensor) -> np.dtype[Any]:
 
 
 def as_array(value: Any) -> Array | None:
-    """`value` as an array over the same memory; None if it is no array.
+    """`value` as an array that shares its memory; None if it is no array.
 
-    One of NumPy's numbers is an array without dimensions that cannot be written to.
+    A NumPy scalar becomes a read-only array without dimensions.
     """
     if isinstance(value, np.ndarray):
         return cast("Array", value)
@@ -92,9 +92,9 @@ def as_array(value: Any) -> Array | None:
 
 
 def array_of_tensor(value: Any) -> Array | None:
-    """One of PyTorch's tensors as an array over the same memory, for a fifth of what DLPack costs.
+    """A PyTorch tensor as an array that shares its memory, at a fifth of DLPack's cost.
 
-    None for all else, and for tensors that NumPy does not take: DLPack tells why.
+    None for other values, and for tensors that NumPy refuses; DLPack's error then gives the reason.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(value, getattr(torch, "Tensor", ())):
@@ -106,7 +106,7 @@ def array_of_tensor(value: Any) -> Array | None:
 
 
 def _of_other_type(value: Any) -> Array | None:
-    """An array of a type that NumPy lacks; None where that is not what ails it."""
+    """An array of a type that NumPy lacks; None where that was not the problem."""
     try:
         capsule = value.__dlpack__()
     except (BufferError, RuntimeError, TypeError, ValueError):
@@ -121,7 +121,7 @@ def _of_other_type(value: Any) -> Array | None:
 
 
 class _Memory:
-    """Memory of a tensor as NumPy takes it; the capsule gives it back when nobody holds it."""
+    """The memory of a tensor for NumPy; the capsule is released with the last reference."""
 
     def __init__(self, tensor: DLTensor, capsule: object) -> None:
         size = tensor.bits // 8

@@ -36,11 +36,11 @@ from tilewright.support.denormals import Denormals
 from tilewright.support.errors import UserError
 from tilewright.support.timing import Timing
 
-#: Shapes of inputs for which all that follows from them is kept.
+#: Most input shapes whose sizes are kept.
 _KEPT: Final = 256
-#: What outputs of the caller's may be given in.
+#: Types for the caller's output arrays.
 _CONTAINERS: Final = (tuple, list, dict)
-#: The shapes of inputs, and of the items of those that are lists.
+#: The shapes of inputs, and of the items of inputs that are lists.
 _Shapes = tuple[tuple[int | tuple[int, ...], ...], ...]
 
 
@@ -59,7 +59,7 @@ class CompiledModel(RunnableModel):
         why_not: str = "",
         device: Device = CPU,
     ) -> None:
-        """`why_not` says why this machine cannot run the code, which is not loaded then."""
+        """`why_not`: the reason why this machine cannot run the code, which is then not loaded."""
         super().__init__()
         self._program, self._device = program, device
         self._constants = device.placed(constants)
@@ -79,11 +79,11 @@ class CompiledModel(RunnableModel):
         self._entry = self._device.entered(entry, program.name)
         self._answering = self._device.answering(program.objects)
         self._workspace_size = self._function("workspace", ctypes.c_int64)
-        # What a call without such outputs never writes to, all calls may share.
+        # Never written without outputs of computed size, so all calls share it.
         self._record = np.zeros(program.record_words, np.int64)
         self._record_address = 0 if program.records else address_of(self._record)
         count = len(program.inputs) + len(program.direct) + len(program.dims) + 5
-        #: What the code takes: the words below as bytes.
+        #: Packs the words that the code takes.
         self._packed = struct.Struct(f"{count}Q").pack
         self._size = None if program.dims else self._workspace_for([])
         self._sizes: dict[_Shapes, CallSizes] = {}
@@ -96,7 +96,7 @@ class CompiledModel(RunnableModel):
         self._release = self._function("release", None) if gives_lists else None
 
     def _let_go(self) -> None:
-        """Keep nothing for runs to come."""
+        """Release what is kept for later runs."""
         self._spare.clear()
         self._kept.clear()
 
@@ -105,7 +105,7 @@ class CompiledModel(RunnableModel):
 
     @property
     def program(self) -> Program:
-        """What runs it, beside its constants."""
+        """The program without its constants."""
         return self._program
 
     @property
@@ -135,31 +135,31 @@ class CompiledModel(RunnableModel):
 
     @property
     def arena_bytes(self) -> int | None:
-        """Memory for intermediate values; None where it is known only to those who run it."""
+        """Bytes for intermediate values; None where only a run determines them."""
         return None if self._why_not else self._size
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
         """Use `count` threads from now on (None: all cores), on the given processors.
 
-        Runs that have begun in other threads end with those that they began with.
+        Runs in progress in other threads finish with the threads they started with.
         """
         self._require_loaded()
         self._pool: Workers = self._device.workers(count, affinity)
 
     def share_threads(self, other: CompiledModel) -> None:
-        """Use the threads that another model uses now."""
+        """Use the same thread pool as another model."""
         if self._device.is_here:
             self._pool = other._pool
 
     def with_program(self, program: Program) -> CompiledModel:
-        """The same model with other code: it shares constants and threads."""
+        """The model with other code, but the same constants and threads."""
         self._require_loaded()
         other = CompiledModel(program, self._constants, device=self._device)
         other.share_threads(self)
         return other
 
     def address(self, name: str) -> int:
-        """Where a variable or function of the loaded code lies."""
+        """The address of a variable or function of the loaded code."""
         self._require_loaded()
         return self._code.address(name)
 
@@ -186,7 +186,7 @@ class CompiledModel(RunnableModel):
         return results
 
     def _told(self, call: ModelCall, results: Sequence[Any]) -> Crossed:
-        """What a run has copied."""
+        """The copies that a run made."""
         assert call.crossing is not None
         taken = zip(self._program.inputs, call.crossing.given, strict=True)
         made = zip(self._program.outputs, results, strict=True)
@@ -196,7 +196,7 @@ class CompiledModel(RunnableModel):
         )
 
     def _outputs_of_copies(self, inputs: Sequence[Array], copies: Copies) -> list[Any]:
-        """The outputs by arrays of our own, whose addresses are known."""
+        """The outputs by way of our own arrays, whose addresses are already bound."""
         try:
             call = copies.ready.pop()
         except IndexError:
@@ -242,7 +242,7 @@ class CompiledModel(RunnableModel):
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
-        """Time the native code on these inputs: median, least, spread."""
+        """Time the native code on these inputs: median, minimum, spread."""
         bound = self._bind(in_order(inputs, self.inputs), (), copies=False)
         if self._program.records:
             return self._device.time(lambda: self.run(inputs), repeat, min_repeat_ms, warmup)
@@ -257,8 +257,8 @@ class CompiledModel(RunnableModel):
             )
 
     def _bind(self, inputs: Sequence[Any], out: Inputs, *, copies: bool = True) -> ModelCall:
-        """A call on these inputs. What does not lie on the device is copied in each run of it, or
-        now."""
+        """A call on these inputs. Those that are not on the device are copied in each run of it, or
+        just once, now."""
         self._require_loaded()
         program = self._program
         bound = native_inputs(self._device.accepted(inputs), program.inputs)
@@ -285,7 +285,7 @@ class CompiledModel(RunnableModel):
     def _own_outputs(
         self, out: Inputs, inputs: Sequence[Bound], sizes: CallSizes
     ) -> list[Array | None]:
-        """The caller's arrays for outputs."""
+        """The caller's arrays for outputs, checked."""
         program = self._program
         own = bind_outputs(
             self._accepted_outputs(out), program.outputs, sizes.dims, program.records
@@ -294,7 +294,7 @@ class CompiledModel(RunnableModel):
         return own
 
     def _accepted_outputs(self, out: Inputs) -> Inputs:
-        """The same arrays, of which those that lie on the device are known for that."""
+        """The output arrays, with those already on the device wrapped as its arrays."""
         if self._device.is_here or not isinstance(out, _CONTAINERS):
             return out
         values = list(out.values()) if isinstance(out, Mapping) else list(out)
@@ -302,7 +302,7 @@ class CompiledModel(RunnableModel):
         return dict(zip(out, accepted, strict=True)) if isinstance(out, Mapping) else accepted
 
     def _learn(self, shapes: _Shapes, bound: Sequence[Bound]) -> CallSizes:
-        """What follows from shapes that are new."""
+        """The sizes that follow from new input shapes."""
         program = self._program
         dims = dims_of(bound, program.inputs)
         numbers = [_size_of(d, dims) for d in program.dims]
@@ -322,7 +322,7 @@ class CompiledModel(RunnableModel):
         return self._workspace_size(self._packed(*unused, *numbers, 0, 0, 0))
 
     def _run(self, call: ModelCall) -> None:
-        # The pool must live until the code ends: `set_threads` may replace the model's meanwhile.
+        # The pool must outlive the run: `set_threads` may replace the model's pool meanwhile.
         pool, own = self._pool, call.scratch
         if call.pool != pool.address:
             scratch = own.workspace, own.error_address
@@ -342,7 +342,7 @@ class CompiledModel(RunnableModel):
 
 
 class BoundModel:
-    """A model tied to arrays: a call runs it on what `inputs` hold, and fills `outputs`.
+    """A model bound to arrays: a call runs it on the contents of `inputs`, and fills `outputs`.
 
     It is for one thread at a time; bind the model again for another.
     """

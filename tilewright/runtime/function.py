@@ -17,8 +17,7 @@ from tilewright.support.errors import UserError
 class NativeFunction:
     """The kernel `signature.name` of some object code.
 
-    Calls from several Python threads at once are safe: each takes workspace and an error record
-    of its own.
+    Calls from several Python threads at once are safe: each has its own workspace and error record.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class NativeFunction:
         return [next(arrays) if a else v for v, a in zip(bound, is_array, strict=True)]
 
     def _bring_back(self, placed: Sequence[Any], bound: Sequence[Any]) -> None:
-        """What was written to copies of the caller's arrays."""
+        """Copy results back to the caller's arrays."""
         if placed is bound:
             return
         for param, own, array in zip(self.signature.params, placed, bound, strict=True):
@@ -77,15 +76,15 @@ class NativeFunction:
                 array[...] = self._device.taken([own])[0]
 
     def prepared(self, *args: Any) -> Any:
-        """The call with arguments that are checked now, once: for timing the kernel itself."""
+        """The call with arguments checked and bound once: for timing the kernel itself."""
         (run,) = self.prepared_apart(args, (), 1)
         return run
 
     def prepared_apart(
         self, args: Sequence[Any], apart: Sequence[int], count: int
     ) -> list[Callable[[], None]]:
-        """So many calls with arguments that are checked now, once. On a device, each but the first
-        has copies of its own of those whose numbers are in `apart`."""
+        """`count` calls with arguments checked and bound once. On a device, each but the first has
+        its own copies of the arguments with indices in `apart`."""
         bound, dims = self.signature.bind(args)
         placed = self._placed(bound)
         copies = (
@@ -94,7 +93,7 @@ class NativeFunction:
         return [self._call(own, dims, bound) for own in (placed, *copies)]
 
     def _again(self, value: Any, is_apart: bool) -> Any:
-        """An argument of one more call."""
+        """An argument of another call, copied if `is_apart`."""
         if not is_apart:
             return value
         return self._device.copied(self._device.address(value), value.shape, value.dtype)
@@ -105,7 +104,7 @@ class NativeFunction:
         pool, entry = self._pool, self._entry
         words, scratch = self._ready(placed, dims, pool)
 
-        # What the code works on lives as long as the call.
+        # Keeps alive what the code works on.
         def run(_alive: object = (bound, placed, scratch, pool, self)) -> None:
             code = entry(words)
             if code:
@@ -116,9 +115,9 @@ class NativeFunction:
     def _ready(
         self, bound: Sequence[Any], dims: Sequence[int], pool: Workers
     ) -> tuple[Any, Scratch]:
-        """The arguments as the entry takes them, and what the call needs for itself.
+        """The arguments as words for the entry, and the call's scratch memory.
 
-        The words hold the pool's address alone: callers keep it alive until the call ends.
+        The words hold only the pool's address: callers keep the pool alive until the call ends.
         """
         words = (ctypes.c_uint64 * (len(bound) + len(dims) + 3))()
         address = self._device.address

@@ -1,12 +1,12 @@
-"""Relocatable ELF files as one image in memory: a linker for code that runs where it is made.
+"""Links relocatable ELF files to one image in memory.
 
-    code        sections that are run, then jumps to functions that are not defined here
-    constants   sections that are only read
-    data        sections that are written
+    code        executable sections, then jumps to functions that are not defined here
+    constants   read-only sections
+    data        writable sections
 
-Each part begins on a page of its own, so that it can be protected. The word after a jump is the
-address that it goes to; code that reads an address from a table reads it there. Tables for
-unwinding are left out: nothing throws through compiled code.
+Each part begins on a page of its own, so that it can be protected. The word after a jump is its
+target address; code that loads an address from the GOT reads it there. Unwind tables are left out:
+no exception passes through compiled code.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNWINDING: Final = ".eh_frame"
 
 
 class Part(NamedTuple):
-    """A range of the image, from page to page, and what may be done with it."""
+    """A range of pages of the image, and its protection."""
 
     begin: int
     end: int
@@ -52,19 +52,19 @@ class Part(NamedTuple):
 
 
 def _is_loaded(section: Section) -> bool:
-    """Whether code needs it: neither tables for unwinding nor notes."""
+    """Whether it is loaded: neither unwind tables nor notes are."""
     is_plain = section.name != _UNWINDING and section.kind != NOTE
     return bool(section.flags & ALLOC) and is_plain
 
 
 def _rights(section: Section) -> tuple[bool, bool]:
-    """Whether it is code, and whether it is written."""
+    """Whether it is executable, and whether it is writable."""
     return bool(section.flags & EXEC), bool(section.flags & WRITE)
 
 
 @dataclass(slots=True)
 class _Object:
-    """One file, taken apart; `places` are the offsets that its sections get."""
+    """One parsed file; `places` are the offsets of its sections in the image."""
 
     number: int
     machine: int
@@ -74,13 +74,13 @@ class _Object:
     places: dict[int, int] = field(default_factory=dict[int, int])
 
     def key(self, symbol: int) -> Hashable:
-        """A name for a symbol that is unique among all objects."""
+        """An identifier of a symbol that is unique among all objects."""
         found = self.symbols[symbol]
         return (self.number, symbol) if found.binding == LOCAL else found.name
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing in it but what can be linked here."""
+        """Whether this linker supports everything in it."""
         if self.machine not in MACHINES or any(s.kind == REL for s in self.sections):
             return False
         loaded = [s for s in self.sections if _is_loaded(s)]
@@ -96,12 +96,12 @@ class _Object:
 
 
 def _is_placed(symbol: Symbol) -> bool:
-    """Whether it is in a section, undefined, or a number; not memory that is yet to be found."""
+    """Whether it is in a section, undefined, or absolute; common symbols are not supported."""
     return symbol.section < FIRST_SPECIAL or symbol.section == ABSOLUTE
 
 
 def image_of(objects: Sequence[bytes], page: int) -> Image | None:
-    """The image of object files; None if there is something in them for LLVM's linker."""
+    """The image of object files; None if LLVM's linker is needed."""
     if not objects or not all(code.startswith(MAGIC) for code in objects):
         return None
     try:
@@ -118,22 +118,22 @@ def _damaged() -> UserError:
 
 
 class Image:
-    """Code, constants and data of several files, laid out; `placed` ties them to addresses."""
+    """Code, constants and data of several files, laid out; `placed` relocates them."""
 
     def __init__(self, objects: Sequence[_Object], page: int) -> None:
         self._objects = objects
         self._machine = MACHINES[objects[0].machine]
-        #: Where the jumps lie, by the symbols that they go to.
+        #: The offsets of the jumps, by their target symbols.
         self._jumps: dict[Hashable, int] = {}
         self.parts: list[Part] = []
         self.size = 0
         for rights in ((True, False), (False, False), (False, True), (True, True)):
             self._lay_out(rights, page)
-        #: Where the names that are defined lie in the image.
+        #: The offsets of the defined names.
         self.symbols = self._defined()
 
     def placed(self, base: int, imports: Mapping[str, int]) -> bytearray:
-        """The image as it must be at the address `base`."""
+        """The image relocated to the address `base`."""
         image = bytearray(self.size)
         known = {name: base + place for name, place in self.symbols.items()}
         known = {**imports, **known}
@@ -169,7 +169,7 @@ class Image:
         return start
 
     def _far_symbols(self) -> Iterator[Hashable]:
-        """Those that are reached by a jump, or by an address that is written down."""
+        """Symbols reached through a jump or a GOT entry."""
         symbols = (s for item in self._objects for s in item.symbols)
         here = {s.name for s in symbols if s.section != UNDEFINED}
         for item in self._objects:

@@ -1,13 +1,13 @@
-"""Loading object code into this process.
+"""Loads object code into this process.
 
-ELF files are linked here (`image`): a model loads in milliseconds, and LLVM, which takes 40 MB of
-memory, stays out of processes that only run models. Other files are LLVM's to link. Two choices are
-deliberate and measured there (`tests/runtime/test_jit.py`):
+ELF files are linked here (`image`): a model loads in milliseconds, and processes that only run
+models need not load LLVM, which takes 40 MB of memory. Other files are linked by LLVM. Two choices
+are deliberate, and measured in `tests/runtime/test_jit.py`:
 
 - One JIT for each piece of code. A shared one keeps some 10 KB for every library it ever held, and
-  grows slower with each; one apiece costs under a millisecond and gives everything back.
+  grows slower with each; separate ones cost under a millisecond and free everything.
 - JITLink rather than RuntimeDyld: it places all sections of a file in one block and reaches libc
-  through stubs, so that small-model code works wherever the system puts it.
+  through stubs, so that small-model code works wherever the system allocates it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tilewright.runtime.objectfile import ObjectNames, names_of
 from tilewright.support.errors import InternalError, UserError, nearest
 
 _ARCHITECTURES = {"AMD64": "x86_64", "amd64": "x86_64", "arm64": "aarch64"}
-# Where functions are looked for that the code itself does not define: the process, then these.
+# Undefined functions are looked up in the process, then in these libraries.
 _SYSTEM_LIBRARIES = ("libm.so.6", "libgcc_s.so.1")
 
-#: Gives memory back.
+#: Frees the memory.
 Unload = Callable[[], object]
 
 
 class LoadedCode:
     """Object code made callable in this process.
 
-    `symbols` are the addresses of functions that the code calls and that are not part of libc. The
-    memory goes back when the object does: whoever keeps an address keeps the object as well.
+    `symbols` are the addresses of functions that the code calls and that are not in libc. The
+    memory is freed with this object: whoever keeps an address must keep the object as well.
     """
 
     def __init__(self, objects: Sequence[bytes], symbols: Mapping[str, int] | None = None) -> None:
@@ -52,11 +52,11 @@ class LoadedCode:
             _link(objects, imports, defined) if image is None else _put_in_memory(image, imports)
         )
         self._unload = weakref.finalize(self, unload)
-        # At exit the code stays: a thread that the interpreter does not wait for may be inside it.
+        # Not at exit: a daemon thread may still be running the code.
         self._unload.atexit = False
 
     def address(self, name: str) -> int:
-        """Where the function or variable `name` lies."""
+        """The address of the function or variable `name`."""
         if not self._unload.alive:
             raise InternalError(f"cannot look up {name}", reason="its code was unloaded")
         if name not in self._addresses:
@@ -67,7 +67,7 @@ class LoadedCode:
         return self._addresses[name]
 
     def close(self) -> None:
-        """Frees the code's memory now. Its functions must not run, nor be called any more."""
+        """Frees the code's memory now. Its functions must not be running, nor be called again."""
         self._unload()
 
 
@@ -116,7 +116,7 @@ def _libraries() -> list[ctypes.CDLL]:
     return libraries
 
 
-# ---- by ourselves -------------------------------------------------------------------------------
+# ---- linked here --------------------------------------------------------------------------------
 
 
 def _put_in_memory(image: Image, imports: Mapping[str, int]) -> tuple[dict[str, int], Unload]:
@@ -151,7 +151,7 @@ def _protect(base: int, part: Part) -> None:
         )
     clear = _process_address("__clear_cache") if part.is_code else None
     if clear is not None:
-        # Processors that keep instructions apart from data may hold what was here before.
+        # Processors with incoherent instruction caches may hold stale code.
         ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(clear)(begin, begin + size)
 
 
@@ -166,7 +166,7 @@ def _libc() -> Any:
     return libc
 
 
-# ---- by LLVM ------------------------------------------------------------------------------------
+# ---- linked by LLVM -----------------------------------------------------------------------------
 
 
 def _link(
@@ -190,7 +190,7 @@ def _link(
 
 @cache
 def _host() -> tuple[Any, Any]:
-    """llvmlite's binding, and a target machine of this process for the JIT to name its own."""
+    """llvmlite's binding, and a target machine of this process (each JIT names its own)."""
     import llvmlite.binding
 
     llvm: Any = llvmlite.binding

@@ -1,4 +1,4 @@
-"""Compiled kernels as plain data, which can be kept, and sent to where they run."""
+"""Compiled kernels as plain data, to be stored or sent to where they run."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from tilewright.support.errors import UserError
 
 @dataclass(frozen=True)
 class KernelCode:
-    """All that is needed to call a kernel on a machine of its target."""
+    """Everything needed to call a kernel on a machine of its target."""
 
     target: TargetInfo
     signature: Signature
     object_code: bytes
-    #: What the code's errors say, by number.
+    #: The texts of the code's errors, by number.
     messages: tuple[str, ...]
     #: The object code of the thread pool.
     pool: bytes
     threads: int | None = None
-    #: Bytes that it works in, where no function of the code tells: without an operating system.
+    #: Bytes of workspace, where no function of the code computes it: without an operating system.
     workspace: int | None = None
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a kernel does with constants alone, once: it fills buffers that the kernel takes."""
+    """A kernel's work on constants, done once: it fills buffers that the kernel then takes."""
 
     name: str
     object_code: bytes
     messages: tuple[str, ...]
-    #: The kernel's parameters, by number, that this takes before the buffers it fills.
+    #: The indices of the kernel's parameters that this takes, before the buffers it fills.
     taken: tuple[int, ...]
-    #: The kernel's parameters, by number, that it has no use for any more.
+    #: The indices of parameters that the kernel itself no longer takes.
     dropped: tuple[int, ...]
     #: The element types and shapes of the buffers, which follow the kernel's other parameters.
     made: tuple[tuple[str, tuple[int, ...]], ...]
-    #: Bytes that it works in; None where that is not known beforehand.
+    #: Bytes of workspace; None if not known in advance.
     workspace: int | None
 
 
@@ -54,14 +54,14 @@ class PackedKernel:
     messages: tuple[str, ...]
     #: The bytes of workspace, as a formula over the kernel's numbers.
     workspace: Any
-    #: The code in the form in which the target's back end keeps it.
+    #: The code as serialized by the target's back end.
     code: bytes
     preparation: Preparation | None = None
-    #: A warning for whoever compiles it; empty where there is nothing.
+    #: A warning for whoever compiles it; mostly empty.
     note: str = ""
 
     def packed(self) -> bytes:
-        """All of it as bytes."""
+        """The kernel as bytes."""
         once = self.preparation
         prepares = b"" if once is None else once.object_code
         head = {
@@ -73,7 +73,7 @@ class PackedKernel:
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """The kernel that `packed` made these bytes of."""
+        """The kernel that `packed` serialized."""
         try:
             return cls._unpacked(data)
         except (ValueError, TypeError, KeyError, RecursionError):

@@ -1,11 +1,11 @@
-"""Sequences and optionals at the border of a compiled model: Python lists, or None.
+"""Sequences and optionals as inputs and outputs of a compiled model: Python lists, or None.
 
-In memory both are lists of tensors, as `codegen.llvm.lists` lays them out in words of eight bytes:
+In memory both are lists of tensors, in the layout of `codegen.llvm.lists`, words of eight bytes:
 
-    list    references; how many items it has; how many fit; the address of each item
+    list    references; number of items; capacity; the address of each item
     item    references; the address of its elements; its rank; its dimensions
 
-What is passed shows the caller's arrays; what comes out is copied, and then given back.
+Inputs refer to the caller's arrays; outputs are copied, and then released.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ITEM_HEAD: Final = 3
 
 
 class PassedList:
-    """Arrays as a list that compiled code can read, for as long as this object lives.
+    """Arrays as a list that compiled code can read, for the lifetime of this object.
 
-    None is what an optional is that holds nothing.
+    None is an optional without a value.
     """
 
     def __init__(self, arrays: Sequence[Array] | None) -> None:
         self.arrays = () if arrays is None else tuple(arrays)
-        #: What sizes can follow from.
+        #: The shapes that sizes may depend on.
         self.shape = tuple([a.shape for a in self.arrays])
         self.address = 0 if arrays is None else self._laid_out(arrays)
 
@@ -61,7 +61,7 @@ def _copied(item: int, dtype: np.dtype[Any]) -> Array:
 
 
 def copied_elements(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """An array of its own with the elements at an address."""
+    """A new array with a copy of the elements at an address."""
     array = result_empty(shape, dtype)
     ctypes.memmove(address_of(array), address, math.prod(shape) * dtype.itemsize)
     return array

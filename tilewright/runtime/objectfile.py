@@ -1,7 +1,7 @@
-"""The names in a relocatable object file (little-endian ELF, or 64-bit Mach-O).
+"""Reads the names in a relocatable object file (little-endian ELF, or 64-bit Mach-O).
 
-The JIT links these files; this reader says beforehand what a file defines and what it needs, so
-that a missing function is an error with a name in it.
+It tells before linking what a file defines and needs, so that a missing function becomes an error
+with its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ELF_MACHINES = {
     (243, 32): "riscv32",
     (40, 32): "arm",
 }
-#: What a linker defines.
+#: Symbols that the linker defines.
 _OF_THE_LINKER = {"_GLOBAL_OFFSET_TABLE_"}
 
 _MACHO_MAGIC = b"\xcf\xfa\xed\xfe"
@@ -31,7 +31,7 @@ _N_STAB, _N_TYPE, _N_EXT, _N_WEAK_REF = 0xE0, 0x0E, 0x01, 0x40
 
 @dataclass(slots=True)
 class ObjectNames:
-    """What an object file is for, what it defines and what it needs (weak needs are left out)."""
+    """A file's architecture, and the names it defines and needs (except weak references)."""
 
     architecture: str
     defined: set[str] = field(default_factory=set[str])

@@ -1,4 +1,4 @@
-"""What is needed to run a compiled model, as plain data."""
+"""A compiled model without its constants, as plain data."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from tilewright.support.triples import is_bare
 
 @dataclass(frozen=True)
 class Program:
-    """All that is needed to run a model, beside its constants."""
+    """Everything needed to run a model, except its constants."""
 
     name: str
     objects: tuple[bytes, ...]
     inputs: tuple[NativeSpec, ...]
     outputs: tuple[NativeSpec, ...]
-    #: The symbolic dimensions, in the order in which the code takes them.
+    #: The symbolic dimensions, in the code's order.
     dims: tuple[str, ...]
-    #: The outputs that the code writes to memory of the caller's, by number.
+    #: The indices of outputs that the code writes to the caller's memory.
     direct: tuple[int, ...]
-    #: The others: where in the record the address of each stands, before a tensor's dimensions.
+    #: The other outputs: the word of the record with the address of each; dimensions follow it.
     records: Mapping[int, int]
     messages: tuple[str, ...]
-    #: Where in the model each call of a kernel comes from, in order.
+    #: The operator behind each kernel call, in order.
     origins: tuple[str, ...] = ()
-    #: The kernel that each call is of.
+    #: The kernel of each call.
     calls: tuple[str, ...] = ()
-    #: In what products are computed, for people.
+    #: The types of products, for display.
     precision: str = "float32"
     denormals: Denormals = "keep"
 
     @property
     def record_words(self) -> int:
-        """How large the record is."""
+        """The size of the record."""
         return 1 + sum(map(words_in_record, self.outputs))
 
 
 def words_in_record(spec: NativeSpec) -> int:
-    """What an output takes in the record: its address, and the dimensions of a tensor."""
+    """An output's words in the record: its address, and the dimensions of a tensor."""
     return 1 + (len(spec.shape) if isinstance(spec, TensorSpec) else 0)
 
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """The machine that code is for, as far as loading must know it."""
+    """The machine that code is for, as far as loading needs it."""
 
-    #: What makes the target again; for people, and for those who compile further.
+    #: The text of the target, for display and for further compilation.
     text: str
     triple: str
-    #: What the processor must be able to do, by LLVM's names.
+    #: The processor features required, by LLVM's names.
     features: frozenset[str]
 
     @property
     def kind(self) -> str:
-        """The word that the text begins with."""
+        """The first word of the text."""
         return self.text.partition(" ")[0]
 
     @property

@@ -1,8 +1,8 @@
-"""What the relocations of ELF files ask for, by machine and number.
+"""ELF relocations by machine and number.
 
-S is where the symbol lies, A the addend, P the place that is changed, G where the address of S is
-written down. Only what LLVM emits for position-independent code is here; files with other kinds
-are left to LLVM's own linker.
+S is the symbol's address, A the addend, P the address of the relocated field, G the address of the
+GOT entry for S. Only the kinds that LLVM emits for position-independent code are here; files with
+others are left to LLVM's own linker.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Final, NamedTuple
 
 from tilewright.support.errors import InternalError
 
-#: Changes the image at an offset; takes the address aimed at and that of the place.
+#: Writes to the image at an offset, given the target address and that of the field.
 Write = Callable[[bytearray, int, int, int], None]
 
 
 class RelocationKind(NamedTuple):
-    """`aims_at` says what the address is of: the symbol, a jump to it, or its written address."""
+    """`aims_at` is the target of the address: the symbol, a jump to it, or its GOT entry."""
 
     aims_at: str
     write: Write
 
 
 class Machine(NamedTuple):
-    """How code for a kind of processor is tied together."""
+    """The linking conventions of a processor architecture."""
 
     relocations: dict[int, RelocationKind]
-    #: Goes to the address that is written after it.
+    #: Jumps to the address stored after it.
     jump: bytes
 
 
 def _word(bits: int, distance: bool) -> Write:
-    """A whole number of so many bits: an address, or how far it is."""
+    """An integer of this many bits: an address, or its distance from the field."""
     form = {32: "<i", 64: "<q"}[bits]
 
     def write(image: bytearray, at: int, target: int, place: int) -> None:
@@ -45,7 +45,7 @@ def _word(bits: int, distance: bool) -> Write:
 
 
 def _low_bits(shift: int) -> Write:
-    """The last 12 bits of an address, in units of the access, in an instruction of AArch64."""
+    """The low 12 bits of an address, in units of the access size, in an AArch64 instruction."""
 
     def write(image: bytearray, at: int, target: int, place: int) -> None:
         del place
@@ -56,7 +56,7 @@ def _low_bits(shift: int) -> Write:
 
 
 def _page_distance(image: bytearray, at: int, target: int, place: int) -> None:
-    """ADRP: how many pages of 4 KB it is from here."""
+    """ADRP: the distance in pages of 4 KB."""
     pages = (target >> 12) - (place >> 12)
     _require(-(1 << 20) <= pages < 1 << 20)
     _set_bits(image, at, 29, 2, pages & 3)
@@ -64,7 +64,7 @@ def _page_distance(image: bytearray, at: int, target: int, place: int) -> None:
 
 
 def _branch(image: bytearray, at: int, target: int, place: int) -> None:
-    """B and BL: 26 bits of instructions."""
+    """B and BL: the distance in instructions, 26 bits."""
     distance = target - place
     _require(distance % 4 == 0 and -(1 << 27) <= distance < 1 << 27)
     _set_bits(image, at, 0, 26, distance >> 2)
@@ -115,5 +115,5 @@ _X86_64 = Machine(
     jump=bytes.fromhex("ff2502000000 9090"),
 )
 
-#: By the number that ELF files give a machine.
+#: By the machine number in ELF files.
 MACHINES: Final = {183: _AARCH64, 62: _X86_64}

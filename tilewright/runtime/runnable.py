@@ -1,4 +1,4 @@
-"""What all compiled models offer: inputs by name or in order, outputs, one call."""
+"""The common interface of all compiled models."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 Inputs = Mapping[str, Any] | Sequence[Any]
 _T = TypeVar("_T")
 _Apart = Callable[["RunnableModel", Inputs, UnsuitedError], "RunnableModel"]
-#: What is being done in a call, for messages.
+#: The operation in progress, for messages.
 _DOING: Final = {"run": "running", "bind": "binding", "profile": "profiling"}
 
 
 class RunnableModel:
-    """A model that can be run; how is for those that derive from it to say.
+    """A model that can be run; subclasses implement how.
 
-    `set_input`, `run()` and `get_output` keep their arrays in the model and are for one thread.
+    `set_input`, `run()` and `get_output` keep arrays in the model and are for a single thread.
     """
 
     def __init__(self) -> None:
         self._given: dict[str, Any] = {}
         self._results: list[Any] = []
-        #: Gives the model for inputs that disagree on a symbolic dimension, or whose sizes are not
-        #: those that the program is for; None: they are refused.
+        #: Gives the model for inputs that disagree on a symbolic dimension, or whose sizes this
+        #: program does not support; None: such inputs are refused.
         self.apart: _Apart | None = None
 
     @property
@@ -52,11 +52,11 @@ class RunnableModel:
         raise NotImplementedError
 
     def outputs_for(self, inputs: Inputs, out: Inputs) -> list[Any]:
-        """The outputs for inputs by name or in order, in arrays of the caller's where given."""
+        """The outputs for inputs by name or in order, in the caller's arrays where given."""
         raise NotImplementedError
 
     def as_build(self) -> Build:
-        """The model as an artifact holds it."""
+        """The model as stored in an artifact."""
         raise NotImplementedError
 
     # ---- running --------------------------------------------------------------------------------
@@ -64,8 +64,8 @@ class RunnableModel:
     def run(self, inputs: Inputs | None = None, *, out: Inputs = ()) -> list[Any]:
         """The outputs for these inputs, given by name or in order.
 
-        Without inputs: for those of `set_input`. `out` are arrays of the caller's for outputs whose
-        shapes follow from those of the inputs, by name or in order.
+        Without inputs, those of `set_input` are used. `out` are arrays of the caller's, by name or
+        in order, for outputs whose shapes follow from those of the inputs.
         """
         given = self._given if inputs is None else inputs
         results = self._called("run", given, lambda model: model.outputs_for(given, out))
@@ -74,7 +74,7 @@ class RunnableModel:
         return results
 
     def _called(self, name: str, inputs: Inputs, call: Callable[[RunnableModel], _T]) -> _T:
-        """What `call` gives for the model that takes these inputs; only our own errors leave it."""
+        """The result of `call` for the model that accepts these inputs; raises only our errors."""
         try:
             try:
                 return call(self)
@@ -88,10 +88,10 @@ class RunnableModel:
             raise self._failed(error, name, inputs) from error
 
     def _failed(self, error: Exception, name: str, inputs: Inputs) -> TilewrightError:
-        """What is raised where the call `name` of the model fails unexpectedly."""
+        """The error to raise where the call `name` of the model fails unexpectedly."""
         reported = as_tilewright_error(error, f"{_DOING[name]} the model failed")
         if isinstance(reported, InternalError):
-            # The fault may have left anything behind: describing it must not fail as well.
+            # The fault may have left an inconsistent state: describing it must not fail as well.
             with suppress(Exception):
                 reported.places["model"] = repr(self)
             with suppress(Exception):
@@ -104,7 +104,7 @@ class RunnableModel:
         return results[0] if len(results) == 1 else tuple(results)
 
     def set_input(self, name: str, value: Any) -> None:
-        """Keep an input for `run()`."""
+        """Set an input for `run()`."""
         names = [s.name for s in self.inputs]
         if not _is_one_of(name, names):
             raise UserError(f"the model has no input {name}", remedy=nearest(name, names))
@@ -123,10 +123,10 @@ class RunnableModel:
     # ---- more ways to run -----------------------------------------------------------------------
 
     def bind(self, inputs: Inputs, out: Inputs = ()) -> BoundModel:
-        """Tie the model to arrays, and run it on what they hold whenever the result is called.
+        """Bind the model to arrays; calling the result runs it on their current contents.
 
-        Nothing is checked, copied or allocated per call; results are in the arrays `out`, or in
-        new ones that all calls share.
+        Nothing is checked, copied or allocated per call; results are in the arrays `out`, or in new
+        ones that all calls share.
         """
         return self._called("bind", inputs, lambda model: model.bound_to(inputs, out))
 
@@ -135,22 +135,22 @@ class RunnableModel:
         raise self._not_offered("be bound to arrays")
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
-        """How long single runs on these inputs take: percentiles."""
+        """The latency of single runs on these inputs, as percentiles."""
         if not isinstance(seconds, Real) or not isinstance(warmup, Integral):
             reason = f"got {seconds!r} seconds, after {warmup!r} runs"
             raise UserError("cannot time the model", reason=reason, remedy="give numbers")
         return latencies(lambda: self.run(inputs), float(seconds), int(warmup))
 
     def profile(self, inputs: Inputs, *, runs: int = 10, warmup: int = 2) -> Profile:
-        """Where the time goes: the calls of all kernels in `runs` runs on these inputs.
+        """The time of each kernel call, in `runs` runs on these inputs.
 
-        The first call compiles the host program once more, with a recorder in it, but for saved
-        models of GPUs, which have that with them; `run` is none the slower for it.
+        The first call compiles a recording variant of the host program, except for saved models for
+        GPUs, which contain one; `run` is not slowed down.
         """
         return self._called("profile", inputs, lambda m: m.profile_of(inputs, runs, warmup))
 
     def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
-        """The profile of so many runs, after others that are not looked at."""
+        """The profile of `runs` runs, after `warmup` others."""
         raise self._not_offered("be profiled")
 
     def set_threads(self, count: int | None = None, affinity: Sequence[int] | None = None) -> None:
@@ -159,13 +159,13 @@ class RunnableModel:
 
     @property
     def copied(self) -> Crossed:
-        """What the last run copied between the processor and the device that it ran on: inputs and
-        outputs that are NumPy arrays, where the model is for a GPU."""
+        """The copies that the last run made between host and device: NumPy inputs and outputs of a
+        model for a GPU."""
         return NOTHING
 
     @property
     def precision(self) -> str:
-        """The precision that was asked for; if not float32, with how many products are in what."""
+        """The requested precision; unless float32, with the number of products in each type."""
         return "float32"
 
     @property
@@ -175,12 +175,12 @@ class RunnableModel:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The graph, the host program and the loops of each kernel, by the names of files."""
+        """The graph, the host program and the loops of each kernel, by file name."""
         return {}
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the kernels, where the model is native as a whole."""
+        """The names of the kernels, where the model is compiled as a whole."""
         return ()
 
     def _not_offered(self, what: str) -> UserError:
@@ -191,7 +191,7 @@ class RunnableModel:
             " that has no strings",
         )
 
-    # ---- keeping --------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def save(self, path: AnyPath, *, key: Key | None = None) -> None:
         """Write the model to one file, which `tilewright.load` reads on any such machine.
@@ -207,18 +207,18 @@ class RunnableModel:
         *,
         name: str | None = None,
     ) -> None:
-        """Write a library for C, as the name of the file says: `.o`, `.a` or `.so`.
+        """Write a library for C; the suffix of `path` selects its kind: `.o`, `.a` or `.so`.
 
-        `header` is where its declarations go; `name` begins the names of its functions, and is that
-        of the file unless given. Only `.so` needs a linker on this machine.
+        `header` is the path for its declarations; `name` is the prefix of its functions, by default
+        the name of the file. Only `.so` needs a linker on this machine.
         """
         raise self._not_offered("be exported as a library")
 
     def export_micro(self, folder: str | os.PathLike[str], *, name: str | None = None) -> Any:
         """Write object file, header and notes for a machine without an operating system.
 
-        `name` begins the names of files and functions, and is that of the folder unless given. All
-        memory is static; the result says how much of it there is.
+        `name` is the prefix of files and functions, by default the name of the folder. All memory
+        is static; the result gives its size.
         """
         raise self._not_offered("be exported for a machine without an operating system")
 
@@ -239,7 +239,7 @@ def _is_one_of(name: object, names: Sequence[str]) -> bool:
 
 
 def _inputs_text(inputs: Any) -> str:
-    """The types and shapes of inputs, whatever they are, for messages."""
+    """The types and shapes of arbitrary inputs, for messages."""
     named: Any = inputs.items() if hasattr(inputs, "items") else enumerate(inputs)
     return ", ".join(f"{name}: {_input_text(value)}" for name, value in named)
 

@@ -1,4 +1,4 @@
-"""What one call of compiled code needs for itself."""
+"""Scratch memory for one call of compiled code."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from tilewright.support.errors import UserError
 from tilewright.support.memory import ALIGNMENT, aligned
 
-#: An error record: the number of a message, four integers for it, and the number of the call.
+#: An error record: the message number, four integers for it, and the number of the failed call.
 ERROR_WORDS: Final = 6
 
 
 class Scratch:
-    """What one call needs for itself: intermediate buffers and the error record."""
+    """Scratch memory for one call: intermediate buffers and the error record."""
 
     def __init__(self) -> None:
         self.error = np.zeros(ERROR_WORDS, np.int64)
@@ -24,7 +24,7 @@ class Scratch:
         self.workspace = 0
 
     def reserve(self, size: int) -> None:
-        """Have so many bytes of workspace."""
+        """Provide at least `size` bytes of workspace."""
         if size <= 0 or self._memory.size >= size + ALIGNMENT:
             return
         try:
@@ -35,7 +35,7 @@ class Scratch:
 
 
 def take_scratch(spare: list[Scratch], size: int, make: Callable[[], Scratch] = Scratch) -> Scratch:
-    """One of those that no call uses now, or a new one, with so many bytes of workspace."""
+    """An unused scratch, or a new one, with `size` bytes of workspace."""
     try:
         scratch = spare.pop()
     except IndexError:

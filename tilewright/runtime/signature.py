@@ -1,7 +1,7 @@
-"""What a compiled function takes, and the check of what it is given.
+"""The signature of a compiled function, and the check of its arguments.
 
 A dimension is a number, the name of a symbolic dimension, or an operation over dimensions such as
-`["mul", 4, "n"]`: plain data, so that it can stand in an artifact.
+`["mul", 4, "n"]`: plain data that can be stored in an artifact.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Signature:
     dims: tuple[str, ...]
 
     def bind(self, args: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The arguments as arrays and numbers, and the values of the dimensions; all checked."""
+        """The arguments as arrays and numbers, and the values of the dimensions, all checked."""
         if len(args) != len(self.params):
             names = ", ".join(p.name for p in self.params)
             raise UserError(
@@ -100,7 +100,7 @@ class Signature:
         return bound, [values[d] for d in self.dims]
 
     def _check_dims(self, bound: list[Any], values: dict[str, int]) -> None:
-        """What cannot be decided from one argument alone."""
+        """Checks that involve more than one argument."""
         for param, value in zip(self.params, bound, strict=True):
             if isinstance(param, ScalarParam):
                 values.setdefault(param.name, value)
@@ -137,7 +137,7 @@ def _bind_one(signature: Signature, param: Param, arg: Any, values: dict[str, in
 
 
 def learn(dim: Dim, extent: int, values: dict[str, int]) -> None:
-    """Take the value of a name from the first extent that gives it."""
+    """Take a symbolic dimension from the first extent that determines it."""
     if isinstance(dim, str):
         values.setdefault(dim, extent)
     elif isinstance(dim, tuple):
@@ -179,7 +179,7 @@ def _check_strides(
 
 
 def _check_overlap(signature: Signature, bound: list[Any]) -> None:
-    """Compiled code relies on its buffers being apart."""
+    """Refuse written buffers that overlap others, as compiled code assumes they do not."""
     params = zip(signature.params, bound, strict=True)
     shared = overlapping((p.name, a, p.is_written) for p, a in params if isinstance(p, ArrayParam))
     if shared is not None:

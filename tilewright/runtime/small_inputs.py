@@ -1,4 +1,4 @@
-"""Small inputs are copied into memory of our own: that is sooner done than finding where they lie.
+"""Small inputs are copied to memory of our own: that is faster than looking up their addresses.
 
 All of them are joined and copied at once, so that a model with many states pays little for each.
 """
@@ -20,19 +20,19 @@ from tilewright.runtime.program import Program
 if TYPE_CHECKING:
     from tilewright.runtime.call import ModelCall
 
-#: Bytes of all inputs and outputs up to which they are copied.
+#: Largest total bytes of inputs and outputs for which inputs are copied.
 _SMALL: Final = 16 << 10
-#: Bytes of workspace up to which they are, where sizes are free: calls keep theirs.
+#: Largest workspace for which they are, with symbolic sizes: each kept call has a workspace.
 _LITTLE: Final = 1 << 20
-#: Shapes of inputs that are remembered, where sizes are free.
+#: Most shapes of inputs that are remembered, with symbolic sizes.
 _KEPT: Final = 16
-#: What an array needs to have for its bytes to be copied as they are.
+#: The attributes that must match for an array's bytes to be copied as they are.
 _KIND: Final = attrgetter("__class__", "dtype", "shape")
 _Plain = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 class Copies:
-    """Memory for inputs of some types and shapes, and the calls on it that no run uses now."""
+    """Memory for inputs of some types and shapes, and bound calls on it that no run uses now."""
 
     def __init__(self, plain: Sequence[_Plain]) -> None:
         self._plain = plain
@@ -40,7 +40,7 @@ class Copies:
         sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in plain]
         self._starts = [sum(sizes[:k]) for k in range(len(plain))]
         self._size = sum(sizes)
-        #: Whether inputs that follow each other without gaps lie as their elements need it.
+        #: Whether inputs stored one after the other without gaps are all aligned.
         self._are_joined = all(
             start % dtype.itemsize == 0 and _has_plain_bytes(dtype)
             for start, (dtype, _) in zip(self._starts, plain, strict=True)
@@ -55,20 +55,20 @@ class Copies:
         return [np.ndarray(shape, dtype, memory, start) for (dtype, shape), start in places]
 
     def copy_to(self, own: Sequence[Any], inputs: Sequence[Any]) -> None:
-        """Copy inputs into arrays that `arrays` made."""
+        """Copy inputs into arrays from `arrays`."""
         if self._are_joined:
             try:
                 own[0].base.data[:] = b"".join(inputs)
                 return
             except (BufferError, TypeError, ValueError):
-                pass  # with gaps between its elements, an array has no bytes in a row
+                pass  # not contiguous
         for mine, given in zip(own, inputs, strict=True):
             mine[...] = given
 
 
 class SmallInputs:
-    """The inputs of a program that are copied: those of the shapes that it is for, or, where sizes
-    are free, of those that it was run with."""
+    """The inputs of a program that are copied: those with the program's static shapes, or, with
+    symbolic sizes, those with shapes of earlier runs."""
 
     def __init__(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         self._count = len(inputs)
@@ -77,8 +77,7 @@ class SmallInputs:
         self._copies: dict[tuple[Any, ...], Copies] = {}
 
     def taken(self, inputs: Any) -> tuple[Sequence[Array], Copies] | None:
-        """The inputs in order, where all are arrays of known types and shapes; others are looked at
-        more closely elsewhere."""
+        """The inputs in order if all are arrays of known types and shapes; else None."""
         given, container = inputs, cast("Any", type(inputs))
         try:
             if container is dict and len(given) == self._count:
@@ -94,7 +93,7 @@ class SmallInputs:
             return None
 
     def learn(self, inputs: Sequence[Any], outputs: Sequence[Any], workspace: int = 0) -> None:
-        """Copy inputs of these shapes from now on, where they and the outputs are small."""
+        """Copy inputs of these shapes from now on, if they and the outputs are small."""
         plain = [(t, tuple(shape)) for t, shape in zip(self._inputs, inputs, strict=True)]
         made = [(t, tuple(shape)) for t, shape in zip(self._outputs, outputs, strict=True)]
         size = sum(dtype.itemsize * math.prod(shape) for dtype, shape in (*plain, *made))
@@ -106,13 +105,13 @@ class SmallInputs:
 
 
 def _as_arrays(given: Sequence[Any]) -> Sequence[Any]:
-    """The inputs, with PyTorch's tensors as arrays; nothing where none is one."""
+    """The inputs, with PyTorch's tensors as arrays; empty if there is no tensor among them."""
     made: list[Any] = [v if isinstance(v, np.ndarray) else array_of_tensor(v) for v in given]
     return () if all(map(is_, made, given)) else made
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
-    """What takes the values of these names out of a dictionary."""
+    """A function that takes the values of these names from a dictionary."""
     if len(names) > 1:
         return itemgetter(*names)
     # An itemgetter of a single name gives a value that is no tuple.
@@ -121,7 +120,7 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def small_inputs(program: Program) -> SmallInputs | None:
-    """Those of a program, where the sizes of all outputs follow from those of the inputs."""
+    """A program's small inputs, if the sizes of all outputs follow from those of the inputs."""
     inputs, outputs = _tensors(program.inputs), _tensors(program.outputs)
     if inputs is None or outputs is None or program.records or not inputs:
         return None
@@ -132,13 +131,13 @@ def small_inputs(program: Program) -> SmallInputs | None:
 
 
 def _tensors(specs: Sequence[NativeSpec]) -> list[TensorSpec] | None:
-    """The specs, where all are those of tensors."""
+    """The specs, if all are tensors; else None."""
     tensors = [s for s in specs if isinstance(s, TensorSpec)]
     return tensors if len(tensors) == len(specs) else None
 
 
 def _has_plain_bytes(dtype: np.dtype[Any]) -> bool:
-    """Whether arrays of a type give their memory to others: some types are NumPy's by extension."""
+    """Whether arrays of this type support the buffer protocol; extension types do not."""
     try:
         memoryview(cast("Any", np.empty(1, dtype)))
     except (BufferError, ValueError):

@@ -1,10 +1,10 @@
-"""Thread pools, as Python holds them.
+"""The Python side of thread pools.
 
-The pool itself is native code that the code generator makes. This room does not know the generator:
-whoever loads compiled code hands the pool's object code over with `install`, once per process.
-Pools are shared: all who ask for the same number of threads on the same processors get the same
-one, and it ends with its last holder. Compiled code takes `Pool.address` and reaches the pool's
-functions through the addresses in `symbols()`.
+The pool itself is generated native code. This package does not depend on the code generator:
+whoever loads compiled code passes the pool's object code to `install`, once per process. Pools are
+shared: requests for the same number of threads on the same processors return the same pool, which
+ends with its last reference. Compiled code takes `Pool.address`, and calls the pool's functions
+at the addresses in `symbols()`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "tw_pool_set_spin": (None, c_void_p, c_int64),
     "tw_pool_run": (None, c_void_p, c_void_p, c_void_p, c_int64),
 }
-#: What the pool's object code defines.
+#: The functions that the pool's object code defines.
 POOL_FUNCTIONS = tuple(_SIGNATURES)
 
 
@@ -54,21 +54,21 @@ class _Native:
 
 
 class Pool:
-    """A pool of threads; ask `pool_for` for one."""
+    """A pool of threads, from `pool_for`."""
 
     def __init__(self, native: _Native, num_threads: int, affinity: tuple[int, ...]) -> None:
         cpus = (c_int32 * len(affinity))(*affinity)
-        #: What native code takes as its pool.
+        #: The pool argument of native code.
         self.address: int = native.create(num_threads, cpus if affinity else None, len(affinity))
         if not self.address:
             raise UserError(f"cannot create a pool of {num_threads} threads: out of memory")
         self.affinity = affinity
         self._native = native
         if num_threads > len(available_cpus()):
-            # Who spins here keeps the processor from the very thread it waits for.
+            # A spinning thread would keep the processor from the thread it waits for.
             self.set_spin(0)
         finalizer = weakref.finalize(self, native.destroy, self.address)
-        # At exit pools are stopped and not freed: a thread that nobody waits for may use one.
+        # At exit pools are stopped but not freed: a daemon thread may be using one.
         finalizer.atexit = False
 
     @property
@@ -77,11 +77,11 @@ class Pool:
         return self._native.threads(self.address)
 
     def set_spin(self, nanoseconds: int) -> None:
-        """How long a waiting thread spins before it sleeps."""
+        """Set how long a waiting thread spins before it sleeps."""
         self._native.set_spin(self.address, nanoseconds)
 
     def stop(self) -> None:
-        """Ends the worker threads; the pool lives on with the calling thread alone."""
+        """Ends the worker threads; the pool remains, with the calling thread alone."""
         self._native.stop(self.address)
 
 
@@ -106,7 +106,7 @@ class _Registry:
 _registry = _Registry()
 atexit.register(_registry.stop_all)
 if hasattr(os, "register_at_fork"):
-    # Another thread of the parent may have held the lock at the moment of the fork.
+    # Another thread of the parent may have held the lock during the fork.
     os.register_at_fork(after_in_child=_registry.renew_lock)
 
 
@@ -127,12 +127,12 @@ def symbols() -> dict[str, int]:
 
 
 def pool_for(num_threads: int | None = None, affinity: Sequence[int] | None = None) -> Pool:
-    """The pool of `num_threads` whose workers are tied to the processors in `affinity`.
+    """The pool of `num_threads` whose workers are pinned to the processors in `affinity`.
 
-    Without a number: one thread for each processor of `affinity`, else what the environment
-    variable TILEWRIGHT_NUM_THREADS says, else one for each processor this process may use.
-    Worker k is tied to `affinity[k % len(affinity)]`, on systems that can (Linux); the calling
-    thread, which runs part 0, is left where it is.
+    Without a number: one thread for each processor of `affinity`, else the value of the environment
+    variable TILEWRIGHT_NUM_THREADS, else one for each processor this process may use. Worker k is
+    pinned to `affinity[k % len(affinity)]`, on systems that support it (Linux); the calling thread,
+    which runs part 0, is not pinned.
     """
     cpus = _checked_affinity(() if affinity is None else affinity)
     count = _thread_count(num_threads, cpus)

@@ -1,7 +1,7 @@
-"""Copies to shared memory that take effect when their thread waits for them (`lower.gpu.stages`).
+"""Asynchronous copies to shared memory, complete when their thread waits (`lower.gpu.stages`).
 
-What is copied is read at once. Its place counts as written from then on, so that races are found,
-and as unknown until it has landed.
+The source is read at once. The destination counts as written from then on, so that races are
+detected, and as unknown until the copy has completed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _wait(state: State, s: Evaluate, call: Call) -> Run:
     return state.told(s, run)
 
 
-#: What executes a call for its effect, by name.
+#: Executors of calls with side effects, by name.
 COPIES: Final[dict[str, Callable[[State, Evaluate, Call], Run]]] = {
     "async_copy": _copy,
     "async_commit": _commit,

@@ -1,4 +1,4 @@
-"""The executor as a device: models for GPUs run on it as they do on a GPU, only slowly."""
+"""The executor as a device: models for GPUs run on it as on a GPU, but slowly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.support.timing import Timing, measure
 
 
 class Simt(LaunchingDevice):
-    """Threads in lockstep on the processor; memory is the processor's."""
+    """Threads in lockstep on the CPU; its memory is host memory."""
 
     name, dlpack_type = "simt", 1
 
@@ -79,7 +79,7 @@ class Simt(LaunchingDevice):
         run(function, values)
 
     def _array(self, buffer: Buffer, address: int, numbers: dict[Var, Any]) -> Array:
-        """The memory at an address as a buffer."""
+        """The memory at an address, viewed as a buffer."""
         shape = [_value(d, numbers) for d in buffer.shape]
         dtype = buffer.dtype.numpy
         size = int(np.prod(shape)) * dtype.itemsize

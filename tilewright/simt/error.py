@@ -1,4 +1,4 @@
-"""What kernels do wrong, with the thread that does it."""
+"""Errors of kernels, with the thread at fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Place(NamedTuple):
-    """One thread of a launch, by the numbers of its block and its own, each as (x, y, z)."""
+    """One thread of a launch, by the indices of its block and its own, each as (x, y, z)."""
 
     block: tuple[int, ...]
     thread: tuple[int, ...]
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class SimtError(UserError):
-    """A kernel does what a GPU leaves undefined."""
+    """A kernel has undefined behaviour on a GPU."""
 
     def __init__(self, kernel: str, place: Place | None, reason: str, listing: str = "") -> None:
         where = f" in {place}" if place else ""
@@ -31,7 +31,7 @@ class SimtError(UserError):
 
 
 class UnknownError(Exception):
-    """A value must be known that is not, in some lanes."""
+    """A value that must be known is unknown in some lanes."""
 
     def __init__(self, lanes: Array, what: str) -> None:
         super().__init__(what)
@@ -39,7 +39,7 @@ class UnknownError(Exception):
 
 
 class LaneError(Exception):
-    """A fault of the lane that has this number among those that execute together."""
+    """A fault of one lane, by its number among those that execute together."""
 
     def __init__(self, lane: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,7 +1,7 @@
-"""Products that groups of four warps compute together (`ir.warps`), executed for all at once.
+"""Products by warp groups (four warps, `ir.warps`), executed for all groups at once.
 
-Operands are read when a thread waits for the product, which is as late as a GPU may read them: what
-overwrites them too early is found. Sums are added up then, too.
+Operands are read when a thread waits for the product, the latest time at which a GPU may read them:
+operands overwritten too early are thus detected. The sums are accumulated at that time, too.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _multiply(
     places: list[Array],
     active: Mask,
 ) -> None:
-    """C += A · B, where `places` are those of each thread's sums, and of the first of A and B."""
+    """C += A · B; `places` are the indices of each thread's sums, and of the first of A and B."""
     if lanes.threads % _THREADS:
         raise LaneError(0, "its block is not made of groups of four warps")
     require_whole(lanes, active, _THREADS, "group")
@@ -90,8 +90,8 @@ def _multiply(
 
 
 class _Operand(NamedTuple):
-    """An operand: its rows or columns, whether these are neighbours in memory, and how far rows and
-    blocks of such rows lie apart there."""
+    """An operand in shared memory: its number of rows or columns, whether these are contiguous, and
+    the distances between rows and between blocks of such rows."""
 
     factors: Factors
     side: int
@@ -100,8 +100,8 @@ class _Operand(NamedTuple):
     apart: int
 
     def load(self, memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array:
-        """That of all groups as rows of the steps: (blocks, groups, side, steps). Each thread reads
-        a part of it."""
+        """The operands of all groups, with rows along the steps: (blocks, groups, side, steps).
+        Each thread reads a part."""
         first = np.broadcast_to(place, lanes.shape).reshape(lanes.blocks, -1, _THREADS)
         differing = first != first[:, :, :1]
         if differing.any():
@@ -121,7 +121,7 @@ class _Operand(NamedTuple):
 
 
 def _load_own(memory: Memory, lanes: Lanes, place: Array, wanted: Mask) -> Array:
-    """An operand that threads hold, of all groups: (blocks, groups, 64, 16)."""
+    """An operand in the threads' registers, for all groups: (blocks, groups, 64, 16)."""
     index = np.broadcast_to(place, lanes.shape)[..., None] + np.arange(SUMS)
     found, unknown = memory.load(lanes, index, wanted)
     if unknown is not None:
@@ -148,7 +148,7 @@ def _arrive(state: State, s: Evaluate, call: Call) -> Run:
 
 
 def await_group(state: State, s: Evaluate, call: Call) -> Run:
-    """What awaits the other group: for the time for which both have arrived."""
+    """Checks, on awaiting the other group, that both groups have arrived for that time."""
 
     def run(_active: Mask) -> None:
         arrived, awaited = state.lanes.arrived, state.number(call.args[0])
@@ -182,7 +182,7 @@ def _wait(state: State, _s: Evaluate, call: Call) -> Run:
     return run
 
 
-#: What executes a call for its effect, by name.
+#: Executors of calls with side effects, by name.
 GROUP_EFFECTS: Final[dict[str, Callable[[State, Evaluate, Call], Run]]] = {
     **dict.fromkeys(GROUP_PRODUCTS, _product),
     "groups_arrive": _arrive,

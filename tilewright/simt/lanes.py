@@ -1,8 +1,8 @@
 """Lanes: the threads that execute together, which are all threads of some blocks of a launch.
 
-A value that differs between threads is an array of the shape (blocks, threads) or one that
-broadcasts to it, so that what depends on the block or on the thread alone is computed once for
-each. Vectors have one more axis.
+A value that differs between threads is an array of shape (blocks, threads), or one that broadcasts
+to it, so that values that only depend on the block or the thread are computed once for each.
+Vectors have one more axis.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tilewright.simt.error import Place
 from tilewright.simt.races import stamps
 
 Array = np.ndarray[Any, np.dtype[Any]]
-#: The lanes that take part, as truth values; None means all.
+#: The active lanes, as booleans; None means all.
 Mask = Array | None
 AXES: Final = "xyz"
-#: The mask in which no lane takes part.
+#: The mask without active lanes.
 NOBODY: Final = np.zeros((1, 1), bool)
 
 
@@ -41,12 +41,12 @@ class Geometry:
         return int(np.prod(self.block))
 
 
-#: Where the host computes numbers.
+#: For host code.
 ALONE: Final = Geometry((1, 1, 1), (1, 1, 1))
 
 
 class Lanes:
-    """All threads of the blocks from `first` to before `end`, in the order of their numbers."""
+    """All threads of the blocks from `first` to before `end`, in order."""
 
     def __init__(self, geometry: Geometry, first: int, end: int) -> None:
         self.geometry = geometry
@@ -59,11 +59,11 @@ class Lanes:
             **_split("threadIdx", self._thread_numbers, geometry.block),
         }
         self.who = self._stamps()
-        #: The time for which groups of warps have arrived, and which they have not awaited yet.
+        #: The time for which groups of warps have arrived and which has not been awaited yet.
         self.arrived: int | None = None
-        #: How many barriers a block had passed at its last fence of products.
+        #: The number of barriers that a block had passed at its last fence for group products.
         self.fenced = np.full((self.blocks, 1), -1, np.int64)
-        #: What was read last that nobody had written.
+        #: The last uninitialized element that was read.
         self.last_unwritten = ""
 
     @property
@@ -71,7 +71,7 @@ class Lanes:
         return self.blocks, self.threads
 
     def index(self, axis: str) -> Array:
-        """The position of each lane along a thread axis."""
+        """The index of each lane along a thread axis."""
         return self._indices[axis]
 
     def extent(self, axis: str) -> int:
@@ -80,7 +80,7 @@ class Lanes:
         return extents[AXES.index(letter)]
 
     def first_along(self, axes: Iterable[str]) -> Mask:
-        """The threads that are the first along these axes."""
+        """The threads with index 0 along these axes."""
         mask: Mask = None
         for axis in axes:
             if self.extent(axis) > 1:
@@ -95,7 +95,7 @@ class Lanes:
         return np.arange(self.blocks * self.threads).reshape(self.shape)
 
     def pass_barrier(self, active: Mask) -> int | None:
-        """Count a barrier; gives a lane that does not reach it while others of its block do."""
+        """Count a barrier; gives a lane that does not reach it although others of its block do."""
         if active is None:
             self._barriers += 1
         else:
@@ -113,7 +113,7 @@ class Lanes:
         self.fenced = self._barriers.copy()
 
     def first_of(self, bad: Array, index: Array) -> tuple[int, int]:
-        """The first lane where something is bad, and its index."""
+        """The first lane where `bad` holds, and its index."""
         in_vectors = bad.ndim in (1, 3)
         shape = (*self.shape, bad.shape[-1]) if in_vectors else self.shape
         spread = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, shape))
@@ -122,7 +122,7 @@ class Lanes:
         return first // (spread.shape[-1] if in_vectors else 1), number
 
     def remember(self, unwritten: Array, named: Callable[[int], str], index: Array) -> None:
-        """Keep where an element was read that nobody had written, for messages."""
+        """Keep the location of an uninitialized read, for messages."""
         lane, number = self.first_of(unwritten, index)
         self.last_unwritten = f"{named(number)}, which {self.place(lane)} read"
 
@@ -135,12 +135,12 @@ class Lanes:
         return self.place_of(int(self._block_numbers[block, 0]), thread)
 
     def place_of(self, block: int, thread: int) -> Place:
-        """The thread that has these numbers, of a block whether it is among the lanes or not."""
+        """The thread with these numbers, whether its block is among the lanes or not."""
         return Place(_unravel(block, self.geometry.grid), _unravel(thread, self.geometry.block))
 
 
 def _split(level: str, numbers: Array, extents: tuple[int, ...]) -> dict[str, Array]:
-    """The indices along each axis, of which x is the fastest."""
+    """The indices along each axis, x fastest."""
     indices: dict[str, Array] = {}
     for letter, extent in zip(AXES, extents, strict=True):
         indices[f"{level}.{letter}"] = numbers % extent
@@ -157,7 +157,7 @@ def _unravel(number: int, extents: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def both(active: Mask, condition: Array) -> Mask:
-    """The lanes of `active` where a condition holds: `NOBODY` itself where there are none."""
+    """The lanes of `active` where a condition holds: `NOBODY` itself if there are none."""
     if condition.all():
         return active
     held = condition.copy() if active is None else active & condition
@@ -165,7 +165,7 @@ def both(active: Mask, condition: Array) -> Mask:
 
 
 def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
-    """A mask over vectors of some length as one over vectors of another: wide where they differ."""
+    """A mask for vectors of one length, adapted to vectors of another."""
     if mask is None or lanes == wanted:
         return mask
     if lanes > 1:
@@ -174,13 +174,13 @@ def mask_for(mask: Mask, lanes: int, wanted: int) -> Mask:
 
 
 def in_warp(lane: Array) -> Array:
-    """The numbers of threads that are given by their places in the warps of those that ask."""
+    """The thread numbers for lane numbers within the requesting threads' warps."""
     own = np.arange(int(lane.shape[-1]), dtype=np.int64)
     return own // WARP * WARP + lane % WARP
 
 
 def of_threads(value: Array, source: Array, lanes: int = 1) -> Array:
-    """What threads of these numbers have for a value, or a vector, for the threads that ask."""
+    """The value, or vector, of other threads by their numbers (a shuffle)."""
     value = np.asarray(value)
     if lanes > 1 and value.ndim:
         each = np.broadcast_to(value, (*value.shape[:-1], lanes))

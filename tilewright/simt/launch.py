@@ -1,4 +1,4 @@
-"""The shape of a launch: how many threads a block has, and how many blocks execute together."""
+"""The shape of a launch: threads per block, and blocks that execute together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tilewright.simt.state import State
 from tilewright.support.errors import UserError
 
 _MAX_THREADS: Final = 1024
-#: As many lanes execute together as keep NumPy busy and the arrays in the caches, and as many
-#: blocks as have room for the memory of their threads.
+#: Limits for blocks that execute together: enough lanes to keep NumPy busy with arrays that fit the
+#: caches, and the memory of their threads.
 _MAX_LANES: Final = 1 << 16
 _MAX_BYTES: Final = 1 << 28
 
 
 def block_extents(state: State, s: For) -> tuple[int, int, int]:
-    """How many threads a block has along each axis, no more than a GPU takes."""
+    """The threads per block along each axis, within the limits of a GPU."""
     try:
         extents = threads_of(s)
     except UserError as error:
@@ -31,11 +31,11 @@ def block_extents(state: State, s: For) -> tuple[int, int, int]:
 
 
 def blocks_together(state: State, geometry: Geometry, allocs: list[Buffer]) -> int:
-    """How many blocks execute together."""
+    """The number of blocks that execute together."""
     taken = 1
     for buffer in allocs:
         copies = geometry.threads if buffer.scope == "local" else 1
-        # Sizes that depend on the block are not known yet.
+        # Sizes that depend on the block are not known yet, and not counted.
         known = all(v in state.env for d in buffer.shape for v in d.variables)
         taken += copies * bytes_for_each(buffer, state.size(buffer)) if known else 0
     return max(1, min(_MAX_LANES // geometry.threads, _MAX_BYTES // taken))

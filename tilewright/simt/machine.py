@@ -1,9 +1,9 @@
-"""Statements as closures over lanes; see `simt.lanes`.
+"""Compiles statements to closures over lanes; see `simt.lanes`.
 
-A closure takes the mask of the lanes that take part, of which there is at least one. Inside a
-launch, a statement is executed by the threads that are first along every axis of threads that no
-loop around or inside it is bound to: what stands in no phase is done by one thread, and conditions
-and extents around phases are computed by all threads of these.
+A closure takes the mask of active lanes, of which there is at least one. Inside a launch, a
+statement is executed by the first thread along every thread axis that no loop around or inside it
+is bound to: statements outside of phases are executed by a single thread, and conditions and
+extents around phases by all threads of the phases.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from tilewright.simt.warps import multiply
 from tilewright.support.errors import UserError
 
 Axes = frozenset[str]
-#: A `while` with more iterations is taken to be endless.
+#: A `while` with more iterations is considered endless.
 _MAX_ITERATIONS: Final = 1_000_000
-#: Intrinsics that only make code faster.
+#: Intrinsics that only affect performance.
 _HINTS: Final = ("prefetch", "keep_order")
 _EFFECTS: Final = {**COPIES, **GROUP_EFFECTS}
 _ALL_AXES: Final = frozenset(THREAD_AXES)
@@ -64,8 +64,8 @@ class Machine(State):
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
-        #: Axes of threads that loops around what is compiled are bound to, and those along which
-        #: only the first threads take part already.
+        #: Thread axes bound by enclosing loops, and axes along which only the first threads are
+        #: active already.
         self._bound: Axes = frozenset()
         self._narrowed: Axes = frozenset()
         self._inside: dict[Stmt, Axes] = {}
@@ -90,7 +90,7 @@ class Machine(State):
         return run_first
 
     def _axes_inside(self, stmt: Stmt) -> Axes:
-        """The axes of threads that loops in `stmt` are bound to; all threads meet at a barrier."""
+        """The thread axes bound by loops in `stmt`; a barrier involves all threads."""
         found = self._inside.get(stmt)
         if found is None:
             found = frozenset[str]().union(*(self._axes_inside(s) for s in child_stmts(stmt)))
@@ -143,7 +143,7 @@ class Machine(State):
 
         def run(active: Mask) -> None:
             (value,), (unknown,) = tape(active)
-            # The value may lie in memory that changes.
+            # Copied, as the value may be a view of memory that changes.
             self.bind(var, np.array(value), unknown)
             body(active)
 
@@ -277,7 +277,7 @@ class Machine(State):
         return self.told(s, run)
 
     def _awaiting(self, s: Evaluate) -> Run:
-        """A barrier, which may be that of two groups of warps."""
+        """A barrier, possibly that of two groups of warps."""
         barrier = self._barrier(s)
         if not (isinstance(s.call, Call) and s.call.name == "groups_await"):
             return barrier

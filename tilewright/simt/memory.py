@@ -1,6 +1,6 @@
-"""Memory: the elements of a buffer, once for all, for each block or for each thread.
+"""Memory: the elements of a buffer, with one copy in total, per block or per thread.
 
-Accesses are checked: they lie inside, nothing is read that nobody wrote, and threads do not race.
+Accesses are checked: they must be in bounds, read no uninitialized elements, and not race.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _CHECKED_BYTES: Final = {"global": 0, "shared": 17, "local": 1}
 
 
 def bytes_for_each(buffer: Buffer, elements: int) -> int:
-    """The bytes that one copy of a buffer takes here."""
+    """The memory that one copy of a buffer takes in the executor."""
     return elements * (buffer.dtype.itemsize + _CHECKED_BYTES.get(buffer.scope, 0))
 
 
 class Memory:
-    """The elements of a buffer, `copies` times; all copies of an element lie side by side.
+    """The elements of a buffer, `copies` times; all copies of an element are adjacent.
 
-    `row` says which copy a lane has. Memory that is not given begins as unwritten.
+    `row` is the copy of each lane. Memory that is not given starts uninitialized.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class Memory:
         self.track_races(buffer.scope == "shared")
 
     def track_races(self, wanted: bool) -> None:
-        """Turn the detection of races on or off: for shared memory that some thread writes to."""
+        """Enable or disable race detection: for shared memory that some thread writes."""
         self._races = Races(self._data.size) if wanted else None
 
     def forget_accesses(self) -> None:
-        """After a barrier of all threads nothing races with what was before."""
+        """Called after a barrier of all threads, which separates accesses before and after it."""
         if self._races is not None:
             self._races.forget()
 
     def load(self, lanes: Lanes, index: Array, wanted: Mask) -> tuple[Array, Mask]:
-        """The elements at `index`, and where nobody has written them.
+        """The elements at `index`, and where they are uninitialized.
 
-        Those of lanes that do not want any may be anything.
+        The values of inactive lanes are arbitrary.
         """
         index = self.inside(index, self.size, wanted, lanes)
         if self._is_own_and_uniform(index):
@@ -83,7 +83,7 @@ class Memory:
         return data, unwritten
 
     def require_fenced(self, lanes: Lanes, index: Array, wanted: Mask) -> None:
-        """Products of groups see what threads had stored before their last fence."""
+        """Require that group products only read elements stored before the threads' last fence."""
         if self._races is None:
             return
         late = self._races.barriers_before(self._position(index)) > lanes.fenced[..., None]
@@ -95,7 +95,7 @@ class Memory:
             )
 
     def store(self, lanes: Lanes, index: Array, value: Array, unknown: Mask, wanted: Mask) -> None:
-        """Write `value` where lanes want to; what is unknown counts as not written."""
+        """Write `value` in active lanes; unknown values count as uninitialized."""
         index = self.inside(index, self.size, wanted, lanes)
         if unknown is not None and self._written is None:
             raise_where(unknown, wanted, f"what is stored to {self.buffer.name}")
@@ -115,9 +115,9 @@ class Memory:
             self._written[at] = known
 
     def inside(self, index: Array, extent: int, wanted: Mask, lanes: Lanes) -> Array:
-        """`index`, which must lie within an extent; where lanes do not want it, it is made to."""
+        """`index`, which must be within `extent` in active lanes; it is clamped in others."""
         index = np.asarray(index, np.int64)
-        # As unsigned numbers, negative ones are too large as well.
+        # As unsigned numbers, negative indices are too large as well.
         if index.view(np.uint64).max() < extent:
             return index
         outside = (index < 0) | (index >= extent)
@@ -137,7 +137,7 @@ class Memory:
         row = self._row[..., None] if index.ndim in (1, 3) else self._row
         return index * self.copies + row
 
-    # ---- memory of one thread, all at the same index: no gathering is needed --------------------
+    # ---- memory of one thread with a uniform index, which needs no gather ------------------------
 
     def _is_own_and_uniform(self, index: Array) -> bool:
         return index.ndim == 0 and self.buffer.scope == "local"

@@ -1,8 +1,9 @@
-"""Races: who has read and written each element of memory that threads share.
+"""Race detection: who has read and written each element of shared memory.
 
-An access is known by one number: the thread's block, the count of barriers that the block has
-passed, and the thread. Per element only the last of each is kept, which is enough: accesses that
-do not race are all of one block, and between two barriers all of one thread. Readers may be many.
+An access is identified by one number: the thread's block, the count of barriers that the block has
+passed, and the thread. For each element only the last read and write are kept, which suffices:
+accesses without a race are all of one block, and between two barriers all of one thread, except for
+several readers.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Bits of a thread's number, and of the barriers and the thread together.
+#: Bits of the thread, and of barriers and thread together.
 _THREAD_BITS: Final = 11
 _BLOCK_SHIFT: Final = 32
 _LATEST: Final = np.int64((1 << _BLOCK_SHIFT) - 1)
 _MANY_THREADS: Final = np.int64((1 << _THREAD_BITS) - 1)
 _MANY_BLOCKS: Final = np.int64((1 << 63) - 1)
 _NOBODY: Final = -1
-#: The exclusive or of two numbers of one block, between which there was a barrier, is at least the
-#: first of these, and less than their sum.
+#: The XOR of two access numbers of one block, with a barrier between them, is at least the first of
+#: these, and less than their sum.
 _ONE_BARRIER: Final = np.uint64(1 << _THREAD_BITS)
 _BARRIERS: Final = np.uint64((1 << _BLOCK_SHIFT) - (1 << _THREAD_BITS))
 
 
 def stamps(blocks: Array, barriers: Array, threads: Array) -> Array:
-    """The numbers that accesses are known by."""
+    """The numbers that identify accesses."""
     return (blocks << _BLOCK_SHIFT) | (barriers << _THREAD_BITS) | threads
 
 
 class Race(NamedTuple):
-    """An access, by its position among those tried, and what it meets: who did what before.
+    """A racing access, by its index among those in progress, and the earlier conflicting access.
 
-    `block` and `thread` are None where there were many.
+    `block` and `thread` are None if there were several.
     """
 
     access: int
@@ -55,14 +56,14 @@ class Races:
         self._reader.fill(_NOBODY)
 
     def barriers_before(self, at: Array) -> Array:
-        """How many barriers its block had passed when each element was written, -1 if it was not;
-        of more blocks than one, that is not told apart."""
+        """The number of barriers that the block had passed when each element was written, -1 if it
+        was not written; blocks are not distinguished."""
         writer = self._writer[at]
         passed = (writer & _LATEST) >> _THREAD_BITS
         return np.where(writer < 0, _NOBODY, passed)
 
     def read(self, at: Array, who: Array) -> Race | None:
-        """Note that elements are read, at once; gives a race where there is one."""
+        """Record simultaneous reads; gives a race if there is one."""
         race = _clash(self._writer[at], who, "wrote")
         if race is not None:
             return race
@@ -71,7 +72,7 @@ class Races:
             return None
         last = _both(before, who)
         self._reader[at] = last
-        # Several may read one element at once, of whom one has been noted.
+        # Of several simultaneous readers of an element, only one has been recorded.
         noted = self._reader[at]
         others = noted != last
         if others.any():
@@ -81,7 +82,7 @@ class Races:
         return None
 
     def write(self, at: Array, who: Array) -> Race | None:
-        """Note that elements are written, at once; gives a race where there is one."""
+        """Record simultaneous writes; gives a race if there is one."""
         race = _clash(self._writer[at], who, "wrote") or _clash(self._reader[at], who, "read")
         if race is not None:
             return race
@@ -91,9 +92,9 @@ class Races:
 
 
 def _clash(before: Array, who: Array, verb: str) -> Race | None:
-    """The first access that meets one of another block, or of another thread since a barrier."""
+    """The first access that conflicts with another block, or another thread since a barrier."""
     apart = before ^ who
-    # Most accesses meet nobody, or their own block before a barrier.
+    # Fast path: most accesses conflict with nothing, or follow a barrier of their own block.
     if (apart.view(np.uint64) - _ONE_BARRIER < _BARRIERS).all() or (before < 0).all():
         return None
     clashes = (before >= 0) & (apart != 0)
@@ -114,7 +115,7 @@ def _first(clashes: Array, before: Array, verb: str) -> Race:
 
 
 def _both(before: Array, who: Array) -> Array:
-    """The readers until now, and one more."""
+    """The previous readers together with a new one."""
     apart = before ^ who
     known = (before >= 0) & (apart != 0)
     if not known.any():

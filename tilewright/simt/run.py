@@ -1,4 +1,4 @@
-"""Run a loop function whose loops are bound to the threads of a GPU."""
+"""Runs a loop function whose loops are bound to the threads of a GPU."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tilewright.support.errors import UserError
 
 
 def run(function: Function, arguments: Sequence[Any]) -> None:
-    """Run a lowered function: host statements by themselves, launches thread by thread.
+    """Run a lowered function: host statements once, launches for all threads.
 
-    `arguments` are NumPy arrays (written in place) and numbers: the function's parameters, then
-    its symbolic dimensions, which may be left out where the shapes of arrays tell them.
+    `arguments` are NumPy arrays (written in place) and numbers: the function's parameters, then its
+    symbolic dimensions, which may be left out if the shapes of arrays determine them.
     """
     machine = Machine(function)
     with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def _array(function: Function, buffer: Buffer, value: Any) -> Array:
 
 
 def _bind_dims(machine: Machine, buffer: Buffer, array: Array) -> None:
-    """Plain dimensions take their values from an array of the buffer's rank."""
+    """Take dimensions that are plain variables from the shape of an array of the buffer's rank."""
     if array.ndim != buffer.ndim:
         return
     for dim, extent in zip(buffer.shape, array.shape, strict=True):

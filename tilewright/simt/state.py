@@ -1,4 +1,4 @@
-"""The state of an execution: values of variables, memory, and the active lanes."""
+"""The state of an execution: variables, memory, and active lanes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tilewright.simt.memory import Memory
 from tilewright.simt.tape import Tape, make_tape
 from tilewright.simt.unknown import raise_where
 
-#: Executes a statement for the lanes of a mask, of which there is at least one.
+#: Executes a statement for the lanes of a mask, at least one of which is active.
 Run = Callable[[Mask], None]
 T = TypeVar("T")
 
 
 class Copy(NamedTuple):
-    """Values on their way to memory, and the lanes that copy them."""
+    """A pending asynchronous copy: its values, destination, and lanes."""
 
     memory: Memory
     place: Array
@@ -40,25 +40,25 @@ class Copy(NamedTuple):
 
 
 class State:
-    """The state of one function that is executed."""
+    """The state of a function's execution."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.env: dict[Var, Array] = {}
-        #: The lanes of variables that are unknown (`simt.unknown`).
+        #: The lanes in which variables are unknown (`simt.unknown`).
         self.unknown: dict[Var, Array] = {}
         self.memories: dict[Buffer, Memory] = {}
-        #: Loads since variables or their memory have changed, with the mask they were wanted by:
-        #: unrolled code asks for the same elements again and again.
+        #: Loads since their variables or memory last changed, with their masks: unrolled code
+        #: repeats the same loads.
         self._held: dict[Buffer, dict[Load, tuple[Mask, tuple[Array, Mask]]]] = {}
         self.lanes = Lanes(ALONE, 0, 1)
-        #: Copies since the last group was closed, and the groups that have not landed.
+        #: Copies since the last commit, and the committed groups that have not completed.
         self.copies: list[Copy] = []
         self.groups: list[list[Copy]] = []
-        #: Products of groups of warps since the last group was closed, and what is waited for.
+        #: Group products since the last commit, and the committed ones that have not completed.
         self.products: list[Run] = []
         self.product_groups: list[list[Run]] = []
-        #: Whether what is compiled stands in a launch.
+        #: Whether the code being compiled is inside a launch.
         self.on_device = False
 
     def tape(self, stmt: Stmt, *exprs: Expr) -> Tape:
@@ -78,7 +78,7 @@ class State:
         return value
 
     def bind(self, var: Var, value: Array, unknown: Mask = None) -> None:
-        """Give a variable its value, and the lanes where it is unknown."""
+        """Set a variable, and the lanes where it is unknown."""
         self._held.clear()
         self.env[var] = value
         self.unknown.pop(var, None)
@@ -86,14 +86,14 @@ class State:
             self.unknown[var] = unknown
 
     def forget_loads(self, buffer: Buffer | None = None) -> None:
-        """What was loaded has to be loaded again: of one buffer, or of all."""
+        """Forget cached loads of one buffer, or of all."""
         if buffer is None:
             self._held.clear()
         else:
             self._held.pop(buffer, None)
 
     def element(self, memory: Memory, indices: list[Array], wanted: Mask) -> Array:
-        """The position of an element: what its one index says, or one for each dimension."""
+        """The flat index of an element: its only index, or computed from one per dimension."""
         if len(indices) == 1:
             return indices[0]
         buffer = memory.buffer
@@ -104,11 +104,11 @@ class State:
         return position
 
     def number(self, expr: Expr) -> int:
-        """The value of an expression that is the same for all lanes."""
+        """The value of a uniform expression."""
         return int(expr.value) if isinstance(expr, Const) else int(evaluate(expr, self.env))
 
     def size(self, buffer: Buffer) -> int:
-        """How many elements a buffer's memory has, gaps between them included."""
+        """The number of elements of a buffer's memory, including gaps."""
         shape = [self.number(d) for d in buffer.shape]
         if buffer.is_compact or 0 in shape:
             return int(np.prod(shape, dtype=np.int64))
@@ -117,7 +117,7 @@ class State:
         return self.number(buffer.offset) + steps + 1
 
     def error(self, stmt: Stmt, reason: str, lane: int | None = None) -> SimtError:
-        """An error that shows the statement, and the thread of a lane."""
+        """An error that shows the statement, and a lane's thread."""
         place = None if lane is None else self.lanes.place(lane)
         shown = listing(self.function, {stmt: reason})
         return SimtError(self.function.name, place, reason, shown)
@@ -142,7 +142,7 @@ class State:
         return f"{reason} (last {last})" if last else reason
 
     def value_of(self, stmt: Stmt, expr: Expr, what: str) -> Callable[[Mask], Array]:
-        """The value of one expression, which has to be known; `what` it is, for messages."""
+        """The value of an expression, which must be known; `what` describes it in messages."""
         tape = self.tape(stmt, expr)
 
         def value(active: Mask) -> Array:
@@ -154,7 +154,7 @@ class State:
         return self.told(stmt, value)
 
     def fresh(self, buffer: Buffer) -> Memory:
-        """Memory for a buffer that is allocated, as often as its scope asks for."""
+        """New memory for a buffer, with as many copies as its scope needs."""
         lanes, size = self.lanes, self.size(buffer)
         if buffer.scope == "shared":
             return Memory(buffer, size, row=lanes.rows_of_blocks(), copies=lanes.blocks)

@@ -1,11 +1,11 @@
 """Expressions as tapes: lists of steps, each of which computes one node for all lanes.
 
-A step writes the value of its node into a slot. What contains no loads is computed for every lane,
-wanted or not. Loads are answered where they are wanted alone, since elsewhere they may lie outside:
-a choice, and the lazy `and` and `or`, make *contexts*, each with the mask of its lanes.
+A step writes the value of its node to a slot. Nodes without loads are computed for all lanes. Loads
+are only executed in the lanes that need them, since they may be out of bounds elsewhere: selects,
+and the lazy `and` and `or`, create *contexts*, each with its own mask.
 
-Values that come from memory that nobody wrote are *unknown*. They may be computed with, as tiles
-that reach past an edge do, so that they are followed to where they matter (`simt.unknown`).
+Values loaded from uninitialized memory are *unknown*. Computing with them is legal, as in tiles
+that extend past an edge, so they are tracked to where they matter (`simt.unknown`).
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tilewright.simt.error import LaneError
 from tilewright.simt.lanes import Array, Mask, in_warp, mask_for, of_threads
 from tilewright.simt.unknown import Computed, follow
 
-#: The values of all nodes until now.
+#: The values of all nodes so far.
 Slots = list[Any]
 Step = Callable[[Slots], None]
-#: Answers a load: the element's indices, and where it is wanted; gives also where it is unknown.
+#: Executes a load with these indices in the lanes of a mask; also gives the unknown lanes.
 LoadRule = Callable[[Load, list[Array], Mask], tuple[Array, Mask]]
-#: A tape: the values of its expressions where the lanes of a mask want them, and for each the lanes
-#: where it is unknown; None for none.
+#: A tape: the values of its expressions in the lanes of a mask, and for each the unknown lanes;
+#: None for none.
 Tape = Callable[[Mask], tuple[list[Array], list[Mask]]]
 
-#: The slots of the mask of all that a statement does, and of the loads that are unknown.
+#: The slots of the statement's mask, and of the unknown loads.
 _ACTIVE, _UNKNOWN = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
 class _Context:
-    """Where the lanes in a slot want values; `lanes` is the length of vectors in that mask."""
+    """A context, whose mask is in a slot; `lanes` is the length of vectors in that mask."""
 
     slot: int
     lanes: int
@@ -46,8 +46,7 @@ class _Context:
 def make_tape(
     exprs: Sequence[Expr], env: dict[Var, Array], unknown: dict[Var, Array], loads: LoadRule
 ) -> Tape:
-    """The values of `exprs` together, where `env` will give the variables, and `unknown` the lanes
-    where they are unknown."""
+    """A tape of several expressions; `env` and `unknown` are filled before it runs."""
     writer = _Writer(env, loads)
     results = [writer.expr(e) for e in exprs]
     steps, template, nodes = writer.steps, writer.template, writer.nodes
@@ -75,9 +74,9 @@ class _Writer:
     def __init__(self, env: dict[Var, Array], loads: LoadRule) -> None:
         self.env, self.loads = env, loads
         self.steps: list[Step] = []
-        #: What slots hold before the first step: constants.
+        #: The initial contents of the slots: constants.
         self.template: Slots = [None, None]
-        #: What is computed, in order.
+        #: The computed nodes, in order.
         self.nodes: list[Computed] = []
         self._all = _Context(_ACTIVE, 1, None)
         self._contexts: dict[tuple[int, bool, _Context], _Context] = {}
@@ -100,7 +99,7 @@ class _Writer:
         return self._held(root, self._all)
 
     def _slot(self, node: Expr, context: _Context) -> int | None:
-        """Where the value is, known in this context or one around it."""
+        """The slot of a node's value, computed in this context or an enclosing one."""
         if not self._has_loads(node):
             return self._slots.get((node, self._all))
         at: _Context | None = context
@@ -116,7 +115,7 @@ class _Writer:
         return slot
 
     def _missing(self, node: Expr, context: _Context) -> tuple[Expr, _Context] | None:
-        """An operand that has to be written first."""
+        """An operand that has to be computed first."""
         for number, operand in enumerate(node.operands):
             own = self._operand_context(node, number, context)
             if self._slot(operand, own) is None:
@@ -124,7 +123,7 @@ class _Writer:
         return None
 
     def _operand_context(self, node: Expr, number: int, context: _Context) -> _Context:
-        """Where an operand is wanted; those before it are known already."""
+        """The context of an operand; preceding operands are computed already."""
         if number == 0 or not self._has_loads(node.operands[number]):
             return context
         if isinstance(node, Select):
@@ -215,7 +214,7 @@ class _Writer:
 
 
 def _ask(lanes: int, operands: list[int], context: _Context, slot: int) -> Step:
-    """What other threads of the warp have."""
+    """A shuffle: values of other threads of the warp."""
     value, lane, _ = operands
 
     def step(slots: Slots) -> None:
@@ -240,7 +239,7 @@ def _read_variable(env: dict[Var, Array], var: Var, slot: int) -> Step:
 def _compute(node: Expr, operands: list[int], slot: int) -> Step:
     rule = _select(node) if isinstance(node, Select) else operation(node)
     if isinstance(node, Cast | Call):
-        # Conversions ask for arrays, where NumPy gives scalars for those of no dimensions.
+        # Conversions need arrays, but NumPy gives scalars for arrays without dimensions.
         return _general(rule, operands, slot)
     if len(operands) == 1:
         a = operands[0]

@@ -1,8 +1,8 @@
-"""Unknown values, from memory that nobody wrote, followed through expressions.
+"""Tracks unknown values, from uninitialized memory, through expressions.
 
-What is computed from an unknown value is unknown, but for what a choice does not choose. Where an
-element lies must be known. Statements say what else must be (`simt.machine`): conditions, extents,
-and what is stored to memory that the caller has given.
+The result of an unknown operand is unknown, except for the operand that a select does not choose.
+Indices must be known, and so must what statements require (`simt.machine`): conditions, extents,
+and values stored to the caller's memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.simt.lanes import Array, Mask, in_warp, mask_for, of_threads
 
 
 class Computed(NamedTuple):
-    """A node whose value is in a slot, those of its operands, and where it is wanted."""
+    """A computed node: its slot, those of its operands, and its context."""
 
     node: Expr
     slot: int
@@ -57,7 +57,7 @@ def _require_known(each: Computed, slots: list[Any], unknown: list[Mask]) -> Non
 
 
 def raise_where(unknown: Array, wanted: Mask, what: str) -> None:
-    """Raise an error for the first lane that wants a value which is unknown."""
+    """Raise an error for the first active lane with an unknown value."""
     bad = unknown if wanted is None else unknown & wanted
     if bad.any():
         raise UnknownError(bad, what)

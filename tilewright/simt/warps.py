@@ -1,4 +1,4 @@
-"""Products that warps compute together (`ir.warps`), executed for all warps at once."""
+"""Products by warps (`ir.warps`), executed for all warps at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tilewright.simt.lanes import Array, Lanes, Mask
 from tilewright.simt.memory import Memory
 from tilewright.simt.unknown import raise_where
 
-#: The bits of a float32 that products of TF32 take: all but thirteen of the fraction's.
+#: The bits of a float32 that TF32 keeps: all but thirteen of the fraction's.
 _FIRST: Final = np.uint32(0xFFFFE000)
 
 
 def multiply(
     product: WarpProduct, lanes: Lanes, memories: list[Memory], places: list[Array], active: Mask
 ) -> None:
-    """C += A · B, where `places` are those of each thread's sums, and of what it names in A and B.
+    """C += A · B; `places` are the indices of each thread's sums, and of its elements of A and B.
 
-    Whole warps take part; what is unknown is not multiplied with.
+    Whole warps must take part, and operands must be known.
     """
     require_whole(lanes, active, WARP, "warp")
     counts = SUMS, product.factors.neighbours, product.factors.neighbours
@@ -47,7 +47,7 @@ def multiply(
 
 
 def multiplied(factors: Factors, left: Array, right: Array) -> Array:
-    """Products of tiles as they are in memory: small formats as the integers of their bits."""
+    """Products of tiles as stored in memory, where small formats are integers of their bits."""
     left, right = left.view(factors.a.numpy), right.view(factors.b.numpy)
     dtype = factors.sums.numpy
     if factors.a.numpy == np.float32:
@@ -56,12 +56,12 @@ def multiplied(factors: Factors, left: Array, right: Array) -> Array:
 
 
 def _first_bits(values: Array) -> Array:
-    """What products of TF32 take of float32."""
+    """float32 truncated to TF32."""
     return (values.view(np.uint32) & _FIRST).view(np.float32)
 
 
 def require_whole(lanes: Lanes, active: Mask, threads: int, kind: str) -> None:
-    """Refuse products that only some of the threads of a warp, or of a group of these, compute."""
+    """Refuse products in which only some threads of a warp, or of a group of warps, take part."""
     if active is None:
         return
     taking = np.broadcast_to(active, lanes.shape).reshape(lanes.blocks, -1, threads)
@@ -72,7 +72,7 @@ def require_whole(lanes: Lanes, active: Mask, threads: int, kind: str) -> None:
 
 
 def _neighbours(lanes: Lanes, memory: Memory, place: Array, count: int, active: Mask) -> Array:
-    """The elements that each thread names: (blocks, threads, count)."""
+    """The elements that each thread addresses: (blocks, threads, count)."""
     wanted = None if active is None else active[..., None]
     index = np.broadcast_to(place, lanes.shape)[..., None] + np.arange(count)
     found, unknown = memory.load(lanes, index, wanted)
@@ -82,8 +82,7 @@ def _neighbours(lanes: Lanes, memory: Memory, place: Array, count: int, active: 
 
 
 def _tile(values: Array, start: Any) -> Array:
-    """The tiles of all warps as they lie in shared memory: (blocks, warps, 16, two rows' worth of
-    neighbours)."""
+    """The tiles of all warps as stored in shared memory: (blocks, warps, 16, 2 · neighbours)."""
     blocks, threads, count = values.shape
     tile = np.zeros((blocks, threads // WARP, TILE_SIDE, 2 * count), values.dtype)
     rows, columns = start(np.arange(WARP))

@@ -1,4 +1,4 @@
-"""What a machine can do."""
+"""Descriptions of target machines."""
 
 from tilewright.target.cpu import Caches
 from tilewright.target.gpus import Gpu

@@ -1,4 +1,4 @@
-"""How processors are described, and where all descriptions are found."""
+"""The description of processors, and the tables of all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.target.timing import CpuTiming
 
 
 class Caches(NamedTuple):
-    """Bytes of data cache that one core sees, level by level (0: there is none), and of a line."""
+    """Bytes of data cache visible to one core, by level (0: none), and of a cache line."""
 
     l1d: int
     l2: int
@@ -20,20 +20,20 @@ class Caches(NamedTuple):
 
 
 class Cpu(NamedTuple):
-    """A processor as LLVM names it, with the figures that LLVM does not have."""
+    """A processor by its LLVM name, with parameters that LLVM does not have."""
 
     name: str
     arch: str
     features: Features
     caches: Caches
-    #: Fused multiply-adds of full vector width that start in each cycle.
+    #: Fused multiply-adds of full vector width started per cycle.
     fma_ports: int = 2
-    #: Cycles from the start of a multiply-add to that of one which needs its result.
+    #: Latency of a multiply-add in cycles.
     fma_latency: int = 4
-    #: The name to give to LLVM, where it is another one.
+    #: The name for LLVM, where it differs.
     llvm_name: str = ""
     timing: CpuTiming = CpuTiming()
-    #: The triple to assume, where it is not that of the architecture.
+    #: The default triple, where it is not that of the architecture.
     triple: str = ""
 
     def variant(
@@ -47,7 +47,7 @@ class Cpu(NamedTuple):
         timing: CpuTiming | None = None,
         triple: str = "",
     ) -> Cpu:
-        """A processor that differs from this one in what is given."""
+        """A processor that differs from this one in the given parameters."""
         return Cpu(
             name,
             self.arch,
@@ -61,14 +61,14 @@ class Cpu(NamedTuple):
 
 
 def kib(l1d: int, l2: int, l3: int, line: int = 64) -> Caches:
-    """Cache sizes given in KiB (the line in bytes)."""
+    """Cache sizes from KiB (the line in bytes)."""
     return Caches(l1d << 10, l2 << 10, l3 << 10, line)
 
 
 @cache
 def cpus(arch: str) -> dict[str, Cpu]:
     """All described processors of an architecture, by name; the first is the generic one."""
-    # Imported here because the tables are written in terms of this module.
+    # Imported here because the tables import this module.
     from tilewright.target import cpus_arm, cpus_arm32, cpus_other, cpus_x86, gpus
 
     table = (*cpus_x86.CPUS, *cpus_arm.CPUS, *cpus_arm32.CPUS, *cpus_other.CPUS, *gpus.CPUS)
@@ -77,7 +77,7 @@ def cpus(arch: str) -> dict[str, Cpu]:
 
 
 def generic(arch: str) -> Cpu:
-    """The least processor of an architecture."""
+    """The baseline processor of an architecture."""
     return cpus(arch)["generic"]
 
 

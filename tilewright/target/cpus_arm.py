@@ -1,6 +1,6 @@
-"""The AArch64 processors; read like `cpus_x86`.
+"""The AArch64 processors; see `cpus_x86` for the format.
 
-FMA figures are for 128-bit NEON, which is what fixed-width code uses also where there is SVE.
+FMA parameters are for 128-bit NEON, which fixed-width code also uses where there is SVE.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _A76 = _A55.variant("cortex-a76", "", kib(64, 512, 2048), fma_ports=2)
 _A78 = _A76.variant("cortex-a78", "", kib(64, 512, 4096))
 _X1 = _A78.variant("cortex-x1", "", kib(64, 1024, 8192), fma_ports=4)
 
-# What the Armv8.4 and later cores below have in common.
+# Common to the Armv8.4 and later cores below.
 _V8_4 = "lse2 rcpc-immo flagm complxnum jsconv"
 
 _X2 = _X1.variant("cortex-x2", f"{_V8_4} bf16 i8mm fp16fml fptoint altnzcv sve sve2 sve-bitperm")

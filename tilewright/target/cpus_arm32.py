@@ -1,7 +1,7 @@
-"""The 32-bit Arm processors; read like `cpus_x86`.
+"""The 32-bit Arm processors; see `cpus_x86` for the format.
 
-Microcontrollers mostly have no caches: their RAM answers as fast as an L1 cache would, which is
-what the first figure stands for. Cortex-A cores that also run 64-bit code are in `cpus_arm`.
+Microcontrollers mostly have no caches: their RAM is as fast as an L1 cache, so the first size
+stands for it. Cortex-A cores that also run 64-bit code are in `cpus_arm`.
 """
 
 from __future__ import annotations

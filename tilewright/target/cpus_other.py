@@ -1,4 +1,4 @@
-"""The RISC-V and WebAssembly processors; read like `cpus_x86`."""
+"""The RISC-V and WebAssembly processors; see `cpus_x86` for the format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _rv64(features: str) -> frozenset[str]:
 
 
 def _rv32(name: str, features: str) -> Cpu:
-    """A microcontroller: one instruction at a time, and memory that is as near as a cache."""
+    """A single-issue microcontroller, whose memory is as fast as a cache."""
     known = enable("riscv32", frozenset(), features.split())
     caches, timing = kib(64, 0, 0, line=32), MICROCONTROLLER
     return Cpu(name, "riscv32", known, caches, 1, 4, llvm_name="generic-rv32", timing=timing)

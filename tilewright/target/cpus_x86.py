@@ -1,8 +1,8 @@
 """The x86-64 processors.
 
-Each line says what a processor adds to one before it. Features are LLVM's for the name; cache sizes
-(KiB: L1 data, L2, L3 of a common part) and FMA figures are the makers'. They only seed the cost
-model: on the machine itself, what the system reports takes their place.
+Each line gives what a processor adds to an earlier one. Features are LLVM's for the name; cache
+sizes (KiB: L1 data, L2, L3 of a common part) and FMA parameters are the vendors'. They are only
+defaults of the cost model: on the machine itself, the values that the system reports replace them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SKYLAKE_AVX512 = _SKYLAKE.variant(
 _CASCADELAKE = _SKYLAKE_AVX512.variant("cascadelake", "avx512vnni")
 _COOPERLAKE = _CASCADELAKE.variant("cooperlake", "avx512bf16")
 
-# The client parts of this family leave the second 512-bit FMA unit out.
+# The client parts of this family lack the second 512-bit FMA unit.
 _ICELAKE_CLIENT = _SKYLAKE.variant(
     "icelake-client",
     "avx512f avx512bw avx512cd avx512dq avx512vl avx512bitalg avx512ifma avx512vbmi avx512vbmi2 "
@@ -69,7 +69,7 @@ _SIERRAFOREST = _ALDERLAKE.variant(
     "sierraforest", "avxifma avxneconvert avxvnniint8 cldemote", kib(32, 4096, 110592), fma_ports=1
 )
 
-# The first of these splits 256-bit work in two; the fourth splits 512-bit work in two.
+# The first of these splits 256-bit operations in two; the fourth splits 512-bit operations.
 _ZNVER1 = _HASWELL.variant("znver1", "adx clflushopt prfchw sse4a", kib(32, 512, 8192), fma_ports=1)
 _ZNVER2 = _ZNVER1.variant("znver2", "clwb rdpid", kib(32, 512, 16384), fma_ports=2)
 _ZNVER3 = _ZNVER2.variant("znver3", "", kib(32, 512, 32768), fma_latency=4)
@@ -87,7 +87,7 @@ _ZNVER5 = _ZNVER4.variant(
     fma_ports=2,
 )
 
-#: In order of age within a family, the generic one first.
+#: By age within a family, the generic one first.
 CPUS: tuple[Cpu, ...] = (
     *(_V1, _V2, _V3, _V4),
     *(_NEHALEM, _WESTMERE, _SANDYBRIDGE, _IVYBRIDGE, _HASWELL, _BROADWELL, _SKYLAKE),

@@ -1,7 +1,7 @@
-"""Processor features by LLVM's names: which ones there are, and which ones imply which.
+"""Processor features by LLVM's names, and their implications.
 
-Only features that code for tensors (or LLVM on its own account) may use are reasoned about. Some
-others are known by name, so that a list copied from elsewhere is understood; they are passed on.
+Only features that tensor code (or LLVM itself) may use have implications here. Some others are
+known by name, so that a list copied from elsewhere is accepted; they are passed on to LLVM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Features = frozenset[str]
 
 
 def _rules(text: str) -> dict[str, tuple[str, ...]]:
-    """One line per rule: `a b: c d` says that a needs c and d, and so does b."""
+    """One line per rule: `a b: c d` means that a needs c and d, and so does b."""
     rules: dict[str, tuple[str, ...]] = {}
     for line in text.strip().splitlines():
         names, _, needs = line.partition(":")
@@ -23,7 +23,7 @@ def _rules(text: str) -> dict[str, tuple[str, ...]]:
     return rules
 
 
-#: What LLVM turns on along with a feature; turning the latter off turns the former off too.
+#: Features that LLVM enables along with a feature; disabling one of them disables the feature too.
 _NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": _rules("""
         sse cx16 sahf popcnt crc32 movbe bmi bmi2 lzcnt adx prfchw rdpid movdiri movdir64b:
@@ -96,7 +96,7 @@ _NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
     "nvptx64": _rules("ptx63 ptx80 ptx86:"),
 }
 _NEEDS["riscv32"] = _NEEDS["riscv64"]
-#: Known by name only.
+#: Features passed on to LLVM.
 _HANDED_ON: dict[str, Features] = {
     "x86_64": frozenset(
         """64bit aes cmov cmpccxadd cx8 enqcmd ermsb evex512 fsgsbase fsrm fxsr hreset invpcid kl
@@ -123,46 +123,46 @@ _HANDED_ON: dict[str, Features] = {
 }
 _HANDED_ON["riscv32"] = _HANDED_ON["riscv64"] - {"64bit"} | {"32bit"}
 
-#: The architectures of processors that targets may have; GPUs are named by kinds of their own.
+#: The architectures of CPU targets; GPUs have kinds of their own.
 ARCHITECTURES = tuple(arch for arch in _NEEDS if arch != "nvptx64")
 
 
 def reasoned_about(arch: str) -> Features:
-    """The features of `arch` that decisions are taken on."""
+    """The features of `arch` with implications here."""
     return frozenset(_NEEDS[arch])
 
 
 @cache
 def implied_by(arch: str, feature: str) -> Features:
-    """`feature` and all that comes with it."""
+    """`feature` and all features it implies."""
     needs = _NEEDS[arch].get(feature, ())
     return frozenset([feature]).union(*(implied_by(arch, n) for n in needs))
 
 
 def enable(arch: str, features: Features, added: Iterable[str]) -> Features:
-    """`features` with `added` on, and what they need."""
+    """`features` with `added` enabled, and all they need."""
     return features.union(*(implied_by(arch, f) for f in added))
 
 
 def disable(arch: str, features: Features, removed: Iterable[str]) -> Features:
-    """`features` with `removed` off, and what needs them."""
+    """`features` with `removed` disabled, and all that need them."""
     gone = frozenset(removed)
     return frozenset(f for f in features if not implied_by(arch, f) & gone)
 
 
 def outermost(arch: str, features: Features) -> list[str]:
-    """Those of `features` that no other one of them brings along: enabling them brings all."""
+    """The features not implied by others among them: enabling these enables all."""
     brought = {f for g in features for f in implied_by(arch, g) if f != g}
     return sorted(features - brought)
 
 
 def roots(arch: str, features: Features) -> list[str]:
-    """Those of `features` that need no other one of them: disabling them disables all."""
+    """The features that need no others among them: disabling these disables all."""
     return sorted(f for f in features if len(implied_by(arch, f) & features) == 1)
 
 
 def check_known(arch: str, feature: str) -> None:
-    """Refuse a name that is no feature of `arch`: LLVM would only warn, and go on without it."""
+    """Refuse a name that is no feature of `arch`: LLVM would only warn and ignore it."""
     known = _NEEDS[arch].keys() | _HANDED_ON[arch]
     if feature not in known:
         raise UserError(

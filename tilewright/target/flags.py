@@ -1,4 +1,4 @@
-"""What Linux says that the processor is and can do, by LLVM's names."""
+"""Reads the processor's name and features from Linux, by LLVM's names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 CPUINFO: Final = Path("/proc/cpuinfo")
 
-#: Processors by the number of the part, of those that Arm itself has designed.
+#: Arm's own processors by part number.
 _ARM_PARTS = {
     "0xd03": "cortex-a53",
     "0xd05": "cortex-a55",
@@ -37,7 +37,7 @@ _AMD_MODELS: Final = {
     ),
     "26": ((0x00, 0xFF, "znver5"),),
 }
-#: Linux's flag -> LLVM's feature. On AArch64 LLVM reports only a handful by itself.
+#: Linux's flags by LLVM's features. On AArch64 LLVM itself only detects a few.
 _ARM_FLAGS = {
     "fp": "fp-armv8",
     "asimd": "neon",
@@ -103,14 +103,14 @@ _X86_FLAGS = {
     },
 }
 _FLAGS = {"aarch64": ("Features", _ARM_FLAGS), "x86_64": ("flags", _X86_FLAGS)}
-#: What has no flag of its own, and comes with another feature.
+#: Features without a flag of their own, by the feature that implies them.
 _ALONG = {"crc32": "sse4.2"}
-#: Which instructions are preferred, where all are there.
+#: Tuning preferences, as opposed to capabilities.
 _WISHES: Final = frozenset({"prefer-128-bit", "prefer-256-bit"})
 
 
 def read_flags(cpuinfo: Path, arch: str) -> dict[str, bool]:
-    """The features that Linux may list, and whether it does; nothing where there is no list."""
+    """The features that Linux can report, and whether it does; empty without a list."""
     title, names = _FLAGS.get(arch, ("", {}))
     try:
         lines = cpuinfo.read_text().splitlines() if names else []
@@ -124,7 +124,7 @@ def read_flags(cpuinfo: Path, arch: str) -> dict[str, bool]:
 
 
 def read_name(cpuinfo: Path, arch: str) -> str:
-    """The processor, where all of its cores are alike and of a part that is known."""
+    """The processor's name, if all of its cores are the same known part."""
     try:
         lines = cpuinfo.read_text().splitlines()
     except OSError:
@@ -144,7 +144,7 @@ def read_name(cpuinfo: Path, arch: str) -> str:
 
 
 def _amd_name(families: set[str], models: set[str]) -> str:
-    """AMD's cores differ in more than features: by the numbers of family and model."""
+    """The name of AMD's core by family and model, since cores differ in more than features."""
     if len(families) != 1 or len(models) != 1:
         return ""
     (family,), (model,) = families, models
@@ -153,6 +153,6 @@ def _amd_name(families: set[str], models: set[str]) -> str:
 
 
 def are_listed(features: frozenset[str], cpuinfo: Path, arch: str) -> bool:
-    """Whether Linux lists all features that code asks for."""
+    """Whether Linux reports all features that code requires."""
     there = {f for f, listed in read_flags(cpuinfo, arch).items() if listed}
     return features - _WISHES <= there

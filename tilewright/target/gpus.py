@@ -1,7 +1,7 @@
-"""The NVIDIA GPUs that are described, by what LLVM and `ptxas` call their architecture.
+"""The described NVIDIA GPUs, by the architecture's name in LLVM and `ptxas`.
 
-Figures are those of the largest part of each architecture: schedules ask how much one
-multiprocessor holds, which all parts share, and how many there are, which a run finds out again.
+Numbers are those of the largest part of each architecture: schedules depend on the resources of a
+multiprocessor, which all parts share, and on their number, which is determined again at run time.
 """
 
 from __future__ import annotations
@@ -12,68 +12,68 @@ from typing import Final, NamedTuple
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.cpu import Caches, Cpu
 
-#: The architecture that triples of NVIDIA's GPUs begin with.
+#: The architecture in the triples of NVIDIA's GPUs.
 NVPTX: Final = "nvptx64"
 NVPTX_TRIPLE: Final = "nvptx64-nvidia-cuda"
-#: Threads that run in lockstep.
+#: Threads per warp.
 WARP: Final = 32
 _FLOAT32: Final = "float32"
 
 
 class Gpu(NamedTuple):
-    """A GPU as LLVM names it, with the figures that schedules and floors go by."""
+    """A GPU by its LLVM name, with parameters for schedules and lower bounds."""
 
     name: str
-    #: The least version of PTX that has all of its instructions, as LLVM names it.
+    #: The PTX version that has all of its instructions, as LLVM's feature.
     ptx: str
     multiprocessors: int
-    #: Bytes of shared memory that one block can have, and that a multiprocessor holds.
+    #: Bytes of shared memory, at most per block, and in total per multiprocessor.
     shared: int
     shared_in_all: int
-    #: Threads that a multiprocessor holds.
+    #: Threads resident on a multiprocessor.
     threads: int
     l2: int
-    #: Bytes a second from device memory.
+    #: Bytes per second of device memory.
     bandwidth: float
-    #: Operations a second of plain float32, and of float16 by tensor instructions.
+    #: Operations per second: plain float32, and float16 by tensor instructions.
     flops: float
     tensor_flops: float
-    #: The most threads of one block.
+    #: Most threads per block.
     most_threads: int = 1024
-    #: Registers of 32 bits that a multiprocessor holds.
+    #: 32-bit registers per multiprocessor.
     registers: int = 65536
-    #: Nanoseconds that one more kernel takes, however little it does.
+    #: Nanoseconds per kernel launch, however little it does.
     launch_time: float = 2000.0
-    #: Whether products of float32 may take ten bits of the fractions of their factors (TF32).
+    #: Whether float32 products may use only ten fraction bits of their factors (TF32).
     tf32: bool = False
-    #: The shares of its tensor operations that convolutions reach: with channels last, and without.
+    #: The fraction of tensor throughput that convolutions reach: with channels last, and without.
     conv_share: float = 0.3
     plain_conv_share: float = 0.02
 
     @property
     def capability(self) -> tuple[int, int]:
-        """What drivers call the architecture: major and minor number."""
+        """The compute capability: major and minor number."""
         digits = "".join(c for c in self.name if c.isdigit())
         return int(digits[:-1]), int(digits[-1])
 
     @property
     def has_warp_products(self) -> bool:
         """Whether warps multiply tiles of narrow floats (`mma.sync`, `ldmatrix`), and copies to
-        shared memory run ahead (`cp.async`)."""
+        shared memory are asynchronous (`cp.async`)."""
         return self.capability >= (8, 0)
 
     def tensor_flops_of(self, itemsize: int) -> float:
-        """Operations a second of tensor instructions on elements of so many bytes."""
+        """Operations per second of tensor instructions on elements of this size."""
         return self.tensor_flops * 2 / itemsize
 
     def multiplies(self, dtype: str) -> bool:
-        """Whether there are tensor instructions for factors of a type."""
+        """Whether there are tensor instructions for factors of this type."""
         since = _MULTIPLIED_SINCE.get(dtype, (sys.maxsize, 0))
         return self.capability >= since and (self.tf32 or dtype != _FLOAT32)
 
     @property
     def has_early_launches(self) -> bool:
-        """Whether kernels can begin before those end that they wait for (`griddepcontrol`)."""
+        """Whether kernels can start before the ones they wait for end (`griddepcontrol`)."""
         return self.capability >= (9, 0)
 
     @property
@@ -82,7 +82,7 @@ class Gpu(NamedTuple):
         return self.name == "sm_90a"
 
 
-#: The architectures since which tensor instructions multiply a type.
+#: The first architecture with tensor instructions for a type.
 _MULTIPLIED_SINCE: Final = {
     **dict.fromkeys(("float16", "bfloat16", "int8", "uint8", _FLOAT32), (8, 0)),
     "float8_e4m3fn": (8, 9),
@@ -103,7 +103,7 @@ _TABLE: Final = (
     Gpu("sm_90a", "ptx86", 132, _kib(227), _kib(228), 2048, 60 << 20, 4.4e12, 67e12, 990e12),
 )
 GPUS: Final = {gpu.name: gpu for gpu in _TABLE}
-#: The same as rows of the table of processors, which LLVM's options are made of.
+#: The same as processors, for LLVM's options.
 CPUS: Final = tuple(
     Cpu(gpu.name, NVPTX, frozenset([gpu.ptx]), Caches(gpu.shared, gpu.l2, 0, 128), fma_ports=4)
     for gpu in _TABLE
@@ -111,7 +111,7 @@ CPUS: Final = tuple(
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of a name."""
+    """The GPU with this name."""
     if name not in GPUS:
         raise UserError(
             f"target option -arch={name}", reason="no such GPU", remedy=nearest(name, GPUS)

@@ -1,4 +1,4 @@
-"""Whether this machine can run code that was made for some target."""
+"""Whether this machine can run code for some target."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def why_not_here(triple: str, features: Iterable[str]) -> str:
 
 
 def _is_known_to_run(triple: str, arch: str, features: frozenset[str]) -> bool:
-    """Whether the system itself says so; what it does not list, LLVM may still find."""
+    """Whether the system itself reports all features; LLVM may detect more."""
     if sys.platform != "linux" or _system(triple) != _OTHER or os.uname().machine != arch:
         return False
     return are_listed(features, CPUINFO, arch)
 
 
 def _system(triple: str) -> str:
-    """Systems that take each other's code have one name."""
+    """A common name for systems that can run each other's code."""
     if any(name in triple for name in _DARWIN):
         return "darwin"
     return _WINDOWS if _WINDOWS in triple else _OTHER

@@ -1,6 +1,6 @@
-"""What this machine is: asked of LLVM first, then of the operating system.
+"""Detects this machine: by LLVM first, then by the operating system.
 
-LLVM is imported inside functions, so that naming a target costs nothing until it is asked for.
+LLVM is imported inside functions, so that naming a target does not load it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _CACHE_DIR = Path("/sys/devices/system/cpu/cpu0/cache")
 
 @cache
 def host_triple() -> str:
-    """The triple that code for this process must have."""
+    """The triple of code for this process."""
     llvm = _llvm()
     return default_of_system() if llvm is None else str(llvm.get_process_triple())
 
 
 @cache
 def host_cpu() -> Cpu:
-    """This machine's processor; one that is not described is taken for the nearest that is."""
+    """This machine's processor; an unknown one is replaced by the closest known one."""
     llvm, arch = _llvm(), arch_of(host_triple())
     reported = reported_features(arch)
     name = read_name(CPUINFO, arch) if llvm is None else llvm.get_host_cpu_name()
@@ -39,14 +39,14 @@ def host_cpu() -> Cpu:
 
 
 def host_cores() -> int:
-    """How many cores this process may use, now."""
+    """The number of cores that this process may use, now."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
 
 
 def reported_features(arch: str) -> dict[str, bool]:
-    """Every feature that LLVM or the system can tell about, and whether it is there."""
+    """The features that LLVM or the system can detect, and whether they are present."""
     llvm = _llvm()
     try:
         reported: dict[str, bool] = {} if llvm is None else dict(llvm.get_host_cpu_features())
@@ -58,12 +58,12 @@ def reported_features(arch: str) -> dict[str, bool]:
 
 
 def default_of_system() -> str:
-    """The triple that goes with what the system calls itself."""
+    """The triple for the system's own name of its architecture."""
     return default_triple(arch_of(platform.machine() or "unknown"), "")
 
 
 def _llvm() -> Any:
-    """LLVM, which knows processors best; None on devices that only run what others compile."""
+    """LLVM, the best source; None on devices that only run compiled code."""
     try:
         import llvmlite.binding as llvm
     except ImportError:
@@ -72,7 +72,7 @@ def _llvm() -> Any:
 
 
 def actual_features(cpu: Cpu, reported: dict[str, bool]) -> Features:
-    """What `cpu` has here: a virtual machine may hide features that its name promises."""
+    """The features of `cpu` here: a virtual machine may hide some that its name implies."""
     known = reasoned_about(cpu.arch)
     present = [f for f, there in reported.items() if there and f in known]
     absent = [f for f, there in reported.items() if not there]
@@ -80,8 +80,8 @@ def actual_features(cpu: Cpu, reported: dict[str, bool]) -> Features:
 
 
 def closest_cpu(arch: str, reported: dict[str, bool]) -> Cpu:
-    """The richest described processor all of whose features are here."""
-    # Elsewhere too few features are reported to tell processors apart.
+    """The known processor with the most features, all of which are present here."""
+    # On other architectures too few features are reported to distinguish processors.
     if arch != "x86_64":
         return generic(arch)
     present = {f for f, there in reported.items() if there}
@@ -90,12 +90,12 @@ def closest_cpu(arch: str, reported: dict[str, bool]) -> Cpu:
 
 
 def read_caches(directory: Path, default: Caches) -> Caches:
-    """The caches that Linux describes, and the default for those that it does not."""
+    """The caches reported by Linux, with defaults for missing ones."""
     found = [level for level in map(_read_cache, sorted(directory.glob("index*"))) if level]
     if not found:
         return default
     sizes = {level: size for level, size, _ in found}
-    # A level missing under one that is listed is unknown; beyond the last listed there is none.
+    # A missing level below a listed one is unknown; above the last listed one there is none.
     last = max(sizes)
     l1d, l2, l3 = (
         sizes.get(level, known if level < last else 0)
@@ -105,7 +105,7 @@ def read_caches(directory: Path, default: Caches) -> Caches:
 
 
 def _read_cache(index: Path) -> tuple[int, int, int] | None:
-    """Level, size and line size of one cache, unless it holds no data."""
+    """Level, size and line size of one cache; None for instruction caches."""
     try:
         if (index / "type").read_text().strip() == "Instruction":
             return None

@@ -1,4 +1,4 @@
-"""What GPU this machine has: asked of NVIDIA's driver."""
+"""Detects this machine's GPU by NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.target.gpus import GPUS
 
 @cache
 def host_gpu() -> str:
-    """The architecture of this machine's GPU: the described one nearest below it."""
+    """The architecture of this machine's GPU, or the nearest older described one."""
     reason = libcuda.why_no_driver() or ("" if libcuda.devices() else "the driver has no GPU")
     if reason:
         raise UserError(
@@ -24,7 +24,7 @@ def host_gpu() -> str:
 
 
 def nearest_gpu(capability: tuple[int, int]) -> str:
-    """The described architecture whose code runs on a device of this capability."""
+    """The newest described architecture whose code runs on a device of this capability."""
     able = [gpu for gpu in GPUS.values() if libcuda.runs(gpu.name, capability)]
     if not able:
         oldest = next(iter(GPUS))

@@ -1,13 +1,13 @@
-"""Kinds of targets: the word that a target's text begins with, and what hangs on it.
+"""Kinds of targets: the first word of a target's text, and what depends on it.
 
-    llvm    a processor, whose code LLVM makes
-    c       a processor, whose code is portable C for any compiler
-    cuda    an NVIDIA GPU beside a processor: LLVM makes the code of both
-    simt    the same, run by an executor of our own that finds races: for tests, without a GPU
+    llvm    a CPU, with code by LLVM
+    c       a CPU, with code in portable C for any compiler
+    cuda    an NVIDIA GPU with its host CPU: code of both by LLVM
+    simt    the same, run by our own executor, which detects races: for tests without a GPU
 
-A kind names the back end that makes its code (`codegen.backends`), the device whose rules schedule
-its loops (`schedule.rules`), and what loops may ask of that device, which `verify_for` checks
-before anything is lowered.
+A kind determines the back end (`codegen.backends`), the device whose rules schedule its loops
+(`schedule.rules`), and the features of that device that loops may use, which `verify_for` checks
+before lowering.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class TargetKind:
     """One kind of target."""
 
     name: str
-    #: Whose machine figures and scheduling rules it goes by.
+    #: The device whose parameters and scheduling rules apply.
     device: str
-    #: The back end that makes its code.
+    #: The back end that generates its code.
     backend: str
-    #: Where buffers can live.
+    #: The memory scopes of buffers.
     scopes: tuple[str, ...]
-    #: Axes of threads that loops can be bound to; parallel loops need none.
+    #: Thread axes that loops can be bound to; parallel loops need none.
     thread_axes: tuple[str, ...] = ()
-    #: Whether code may use instructions beyond those that all processors of the architecture have.
+    #: Whether code may use instructions beyond the architecture's baseline.
     uses_features: bool = True
-    #: Whether threads can be told to treat denormals as zeros, on architectures that can.
+    #: Whether code sets the treatment of denormals, on architectures that can.
     sets_float_state: bool = True
 
 
@@ -72,8 +72,8 @@ KINDS: Final = {
 
 
 def verify_for(function: Function, target: Target) -> None:
-    """Refuse a scheduled function that asks for what the target's kind does not have."""
-    # Loading a saved model asks for kinds, and knows nothing of loops.
+    """Refuse a scheduled function that uses what the target's kind does not have."""
+    # Imported here, as loading a saved model uses kinds without loops.
     from tilewright.ir import Alloc, For, walk
 
     kind = target.kind

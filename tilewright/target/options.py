@@ -12,28 +12,28 @@ from tilewright.target.kinds import KINDS, TargetKind
 
 
 class TargetOptions(NamedTuple):
-    """What a target's text asks for; None or empty where it leaves the choice to us."""
+    """The options in a target's text; None or empty for defaults."""
 
     kind: TargetKind
-    #: The architecture of a GPU; the other options are the host's then.
+    #: The architecture of a GPU; the other options are then the host's.
     arch: str | None = None
-    #: What products of float32 are multiplied in, on GPUs: float32 or tf32.
+    #: The type in which GPUs multiply float32: float32 or tf32.
     products: str | None = None
     mtriple: str | None = None
     mcpu: str | None = None
-    #: Features with their signs, in the order given: a later one wins.
+    #: Features with their signs, in order: the last one wins.
     mattr: tuple[str, ...] = ()
     num_cores: int | None = None
     l1d: int | None = None
     l2: int | None = None
     l3: int | None = None
     line: int | None = None
-    #: Multiply-adds of full vector width that start in each cycle.
+    #: Multiply-adds of full vector width started per cycle.
     fma_ports: int | None = None
 
 
 def parse_options(text: str) -> TargetOptions:
-    """Read the text of a target; features and processors are not looked up yet."""
+    """Parse the text of a target; features and processors are not checked yet."""
     kind, *words = text.split() or [""]
     if kind not in KINDS:
         raise UserError(
@@ -105,7 +105,7 @@ def _bad(name: str, value: str, remedy: str) -> UserError:
 
 
 _PRODUCTS = ("float32", "tf32")
-#: Options that say something of a GPU.
+#: Options for GPUs.
 _OF_GPUS = {"-arch": "names a GPU", "-products": "is about instructions of GPUs"}
 _READERS: dict[str, Callable[[str, str], object]] = {
     "-arch": _text,

@@ -1,4 +1,4 @@
-"""`Target`: a machine that code is made for, and what it can do."""
+"""`Target`: a machine to generate code for, and its capabilities."""
 
 from __future__ import annotations
 
@@ -30,47 +30,47 @@ from tilewright.target.timing import CpuTiming
 from tilewright.target.triple import arch_of, default_triple, normalize_triple
 from tilewright.target.vectors import of_width, vector_bits, vector_registers, vector_widths
 
-#: The GPU that the executor stands for, unless told otherwise.
+#: The GPU that the executor emulates by default.
 _EXECUTED: Final = "sm_90a"
 
 
 @dataclass(frozen=True, repr=False)
 class Target:
-    """A machine that code is made for; `Target.of` makes one from its text.
+    """A machine to generate code for; `Target.of` makes one from its text.
 
-    `str(target)` is text that makes an equal target, on this machine and on any other.
+    `str(target)` is a text for an equal target, on this machine and on any other.
     """
 
     triple: str
-    #: The processor's name, one of those described in this package.
+    #: The processor's name in this package.
     cpu: str
-    #: What the processor can do, by LLVM's names.
+    #: The processor's features, by LLVM's names.
     features: Features
-    #: How many cores the code may count on.
+    #: The number of cores to assume.
     cores: int
     caches: Caches
-    #: Further LLVM features, with their signs: passed on, not reasoned about.
+    #: Other LLVM features with their signs, passed on to LLVM.
     handed_on: tuple[str, ...] = ()
     kind: TargetKind = KINDS["llvm"]
     #: The processor that launches a GPU's code.
     host: Target | None = None
-    #: Whether a GPU's products of float32 may be those of TF32.
+    #: Whether a GPU's float32 products may use TF32.
     tf32: bool = False
-    #: Multiply-adds that start in each cycle; 0: as the processor is described.
+    #: Multiply-adds started per cycle; 0: the processor's default.
     ports: int = 0
 
     @staticmethod
     def of(value: Target | str = "llvm") -> Target:
-        """The target that a text describes; plain `llvm` is this machine with all it can do.
+        """The target of a text; plain `llvm` is this machine with all its features.
 
-        `c` is this machine by way of C, which asks nothing of a processor beyond its architecture.
-        TargetOptions: `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, the
-        cache sizes `-l1d=48K -l2=2M -l3=32M -line=64`, and `-fma-ports=2`. A triple without a
-        processor means the least machine of that kind.
+        `c` is this machine through C, which uses only the architecture's baseline. Options are
+        `-mcpu=NAME` (or `native`), `-mattr=+a,-b`, `-mtriple=T`, `-num-cores=N`, the cache sizes
+        `-l1d=48K -l2=2M -l3=32M -line=64`, and `-fma-ports=2`. A triple without a processor means
+        the baseline machine of that kind.
 
-        `cuda` is the GPU of this machine, or that of `-arch=sm_90a`; `-products=tf32` lets products
-        of float32 take ten bits of the fractions of their factors. The other options describe the
-        processor beside it.
+        `cuda` is the GPU of this machine, or that of `-arch=sm_90a`; `-products=tf32` lets float32
+        products use only ten fraction bits of their factors. The other options describe the
+        host.
         """
         if isinstance(value, Target):
             return value
@@ -81,11 +81,11 @@ class Target:
 
     @cached_property
     def gpu(self) -> Gpu | None:
-        """The figures of the GPU; None where code is for processors alone."""
+        """The GPU's parameters; None for CPU targets."""
         return GPUS[self.cpu]._replace(tf32=self.tf32) if self.kind.device == "gpu" else None
 
     def with_tf32(self) -> Target:
-        """The same with products of TF32, which GPUs since sm_80 have."""
+        """The target with TF32 products, which GPUs have since sm_80."""
         if self.gpu is None or not self.gpu.has_warp_products:
             raise UserError(
                 "precision tf32 is for GPUs since sm_80",
@@ -96,27 +96,27 @@ class Target:
 
     @property
     def vector_widths(self) -> tuple[int, ...]:
-        """Bits of the vectors that its features allow, its own first, then the widest first."""
+        """Supported vector widths in bits: the preferred one, then the widest first."""
         others = vector_widths(self.arch, self.features)
         return tuple(dict.fromkeys((self.vector_bits, *others)))
 
     @property
     def widest_vector(self) -> int:
-        """Bits of the widest vectors that it has instructions for, be they preferred or not."""
+        """The width of the widest vector instructions, preferred or not."""
         return max(self.vector_widths)
 
     def with_vectors(self, bits: int) -> Target:
-        """The same with vectors of another of its widths."""
+        """The target with another of its vector widths."""
         return replace(self, features=of_width(self.arch, self.features, bits))
 
     @property
     def runs_on(self) -> Target:
-        """The processor that a program's code begins on: that of the host, or the target itself."""
+        """The processor that programs start on: the host, or the target itself."""
         return self.host or self
 
     @property
     def machine(self) -> str:
-        """The text by which records of tuning are found. A GPU's are the same beside any host."""
+        """The key of tuning records. For a GPU it does not depend on the host."""
         products = " -products=tf32" if self.tf32 else ""
         return str(self) if self.host is None else f"{self.kind.name} -arch={self.cpu}{products}"
 
@@ -127,12 +127,12 @@ class Target:
 
     @cached_property
     def vector_bits(self) -> int:
-        """Bits of the vectors to compute with; 0 where there are none."""
+        """The preferred vector width in bits; 0 without vectors."""
         return vector_bits(self.arch, self.features)
 
     @cached_property
     def vector_registers(self) -> int:
-        """How many vectors registers hold."""
+        """The number of vector registers."""
         return vector_registers(self.arch, self.features)
 
     def has(self, feature: str) -> bool:
@@ -140,44 +140,44 @@ class Target:
         return feature in self.features or f"+{feature}" in self.handed_on
 
     def lanes(self, dtype: DType | str) -> int:
-        """How many elements of a type one vector holds; at least one."""
+        """The elements of a type in one vector; at least one."""
         return max(1, self.vector_bits // (8 * DType.of(dtype).itemsize))
 
     @property
     def has_fma(self) -> bool:
-        """Whether a multiply-add is one instruction that rounds once."""
+        """Whether there is a fused multiply-add instruction."""
         if self.arch == "arm":
             return self.has("vfp4d16sp")
         return self.arch in ("aarch64", "riscv64", "riscv32", "nvptx64") or self.has("fma")
 
     @property
     def flushes_denormals(self) -> bool:
-        """Whether threads can be told to treat denormals as zeros, for float32 and float64."""
+        """Whether code can set threads to flush denormals, for float32 and float64."""
         return self.kind.sets_float_state and self.arch in ("x86_64", "aarch64")
 
     @property
     def fma_ports(self) -> int:
-        """Multiply-adds of full vector width that start in each cycle."""
+        """Multiply-adds of full vector width started per cycle."""
         return self.ports or self._description.fma_ports
 
     @property
     def fma_latency(self) -> int:
-        """Cycles before the result of a multiply-add can be added to."""
+        """Latency of accumulating with multiply-adds, in cycles."""
         return self._description.fma_latency
 
     @property
     def timing(self) -> CpuTiming:
-        """How fast a core, its memory and its threads are: what cost models ask for."""
+        """The speed of a core, its memory and its threads, for cost models."""
         return self._description.timing
 
     @property
     def stack_limit(self) -> int:
-        """Bytes of buffers that a function may have on its stack."""
+        """Most bytes of buffers on a function's stack."""
         return 1024 if self.is_bare else 1 << 20
 
     @property
     def chains(self) -> int:
-        """Vectors for which long chains of operations find registers side by side."""
+        """The number of vectors whose long dependency chains can be interleaved in registers."""
         return max(1, self.vector_registers // 8)
 
     @property
@@ -187,50 +187,49 @@ class Target:
 
     @property
     def has_reciprocals(self) -> bool:
-        """Whether an instruction gives reciprocals of float32 that are a bit off, so well that one
-        step makes them exact, in less time than a division."""
+        """Whether there is an approximate float32 reciprocal instruction that, with one Newton
+        step, is exact and faster than a division."""
         return self.kind.device == "gpu" or self.has("avx512vl")
 
     @property
     def has_lane_fma(self) -> bool:
-        """Whether a multiply-add takes one lane of a register as its factor, with no broadcast."""
+        """Whether a multiply-add can take one lane of a register as a factor (no broadcast)."""
         return self.arch == "aarch64" and self.has("neon")
 
     @property
     def has_widening_fma(self) -> bool:
-        """Whether a multiply-add of integers takes factors of half the width of its sum."""
+        """Whether integer multiply-adds can take factors of half the accumulator's width."""
         return self.arch in ("aarch64", "arm") and self.has("neon")
 
     @property
     def keeps_constants(self) -> bool:
-        """Whether LLVM holds vectors of constants in registers through loops that do not use them,
-        where these are in a loop together with one that does."""
+        """Whether LLVM keeps vector constants in registers through loops that do not use them, if
+        these loops share an enclosing loop with one that does."""
         return self.arch == "x86_64"
 
     @property
     def gains_by_streaming(self) -> bool:
-        """Whether a line that is written as a whole is read first all the same, unless its stores
-        bypass the caches."""
+        """Whether a fully overwritten line is read first, unless its stores bypass the caches."""
         return self.arch == "x86_64"
 
     @property
     def writes_whole_lines(self) -> bool:
-        """Whether a line that ordinary stores cover is written without being read first."""
+        """Whether a line that ordinary stores fully overwrite is not read first."""
         return self.arch == "aarch64"
 
     @property
     def shuffles_by_parts(self) -> bool:
-        """Whether cheap shuffles move lanes only within each 16 bytes of a vector."""
+        """Whether cheap shuffles only move lanes within 16-byte parts of a vector."""
         return self.arch == "x86_64"
 
     @property
     def has_bf16_products(self) -> bool:
-        """Whether products of bfloat16 summed in float32 are instructions."""
+        """Whether there are bfloat16 products with float32 accumulation."""
         return any(map(self.has, ("amx-bf16", "avx512bf16", "bf16")))
 
     @property
     def has_byte_products(self) -> bool:
-        """Whether products of bytes, summed in int32, are faster than of floats: there are
+        """Whether int8 products with int32 sums are faster than float products: there are
         instructions for them, or none for floats."""
         if self.gpu is not None:
             return self.gpu.multiplies("int8")
@@ -239,23 +238,23 @@ class Target:
 
     @property
     def has_pair_products(self) -> bool:
-        """Whether products of numbers of 16 bits, summed in pairs, are faster than of floats."""
+        """Whether 16-bit integer products, summed in pairs, are faster than float products."""
         return self.arch == "x86_64" and self.has("avx2")
 
     @property
     def has_float_unit(self) -> bool:
-        """Whether arithmetic on float32 is instructions, not calls of the compiler's library."""
+        """Whether float32 arithmetic is in hardware, not in the compiler's library."""
         needs = {"arm": "vfp2sp", "riscv64": "f", "riscv32": "f"}.get(self.arch)
         return needs is None or self.has(needs)
 
     @property
     def has_nan_extremes(self) -> bool:
-        """Whether one instruction gives the lesser or greater of two floats and passes on NaN."""
+        """Whether one instruction gives the minimum or maximum of floats and propagates NaN."""
         return self.arch in ("aarch64", "wasm32")
 
     @property
     def prefers_512(self) -> bool:
-        """Whether 512-bit vectors exist and are not declined with `+prefer-256-bit`."""
+        """Whether 512-bit vectors exist and are not disabled by `+prefer-256-bit`."""
         return self.vector_bits >= 512
 
     @property
@@ -264,7 +263,7 @@ class Target:
 
     @property
     def index_bits(self) -> int:
-        """How wide registers for arithmetic on indices are."""
+        """The register width for index arithmetic."""
         return 32 if self.arch in ("arm", "riscv32") else 64
 
     @property
@@ -275,7 +274,7 @@ class Target:
     @property
     def has_threads(self) -> bool:
         """Whether parallel loops run on several threads."""
-        # The thread pool is written for addresses of 64 bits.
+        # The thread pool assumes 64-bit addresses.
         return self.pointer_bits == 64 and not self.is_bare
 
     @property
@@ -285,10 +284,10 @@ class Target:
 
     @property
     def llvm_features(self) -> str:
-        """The feature string for LLVM, signs and all."""
+        """The feature string for LLVM."""
         flags = [f"+{f}" for f in sorted(self.features)]
         flags += [f"-{f}" for f in sorted(self._description.features - self.features)]
-        # LLVM's tuning for some processors halves vectors that we choose with open eyes.
+        # LLVM's tuning for some processors would halve the vectors that we chose deliberately.
         if self.arch == "x86_64" and self.prefers_512:
             flags.append("-prefer-256-bit")
         return ",".join((*flags, *self.handed_on))
@@ -316,7 +315,7 @@ class Target:
         return f"Target.of({str(self)!r})"
 
     def _mattr(self) -> list[str]:
-        """How the features differ from the processor's, in as few words as will do."""
+        """The difference of the features from the processor's, in the fewest words."""
         described = _features_of(self._description, self.kind)
         added = outermost(self.arch, self.features - described)
         removed = roots(self.arch, described - self.features)
@@ -364,7 +363,7 @@ def _resolve_gpu(options: TargetOptions) -> Target:
 
 
 def _features_of(cpu: Cpu, kind: TargetKind) -> Features:
-    """What code of a kind may use of a processor."""
+    """The features of a processor that code of a kind may use."""
     return cpu.features if kind.uses_features else generic(cpu.arch).features
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from tilewright.support.errors import UserError, nearest
 from tilewright.target.features import ARCHITECTURES
 
-#: The operating systems that code is generated for.
+#: The supported operating systems.
 System = Literal["linux", "android", "darwin", "windows"]
 
 _SPELLINGS = {
@@ -19,7 +19,7 @@ _SPELLINGS = {
 }
 #: 32-bit Arm, whose triples name the version of the instruction set: armv7, thumbv7em, ….
 _ARM = re.compile(r"(arm|thumb)v\d[\w.]*|thumb")
-#: What architectures are called whose bytes lie the other way round.
+#: The names of big-endian architectures.
 _BIG_ENDIAN = re.compile(
     r"armeb\w*|armebv\w*|thumbeb\w*|arm(64)?_be|aarch64_be|riscv(32|64)be|mips(64|isa32r6|isa64r6)?"
     r"|powerpc(64)?|ppc(64|32)?|s390x|systemz|sparc(64|v9)?|m68k"
@@ -36,7 +36,7 @@ _DEFAULTS = {
 
 
 def arch_of(triple: str) -> str:
-    """The architecture that a triple begins with."""
+    """The architecture in a triple."""
     spelling = triple.partition("-")[0]
     if _BIG_ENDIAN.fullmatch(spelling):
         raise UserError(
@@ -56,12 +56,12 @@ def arch_of(triple: str) -> str:
 
 
 def default_triple(arch: str, host: str) -> str:
-    """The triple to assume for an architecture: the host's own where it is known and fits."""
+    """The default triple of an architecture: the host's own if it is known and matches."""
     return host if host and arch_of(host) == arch else _DEFAULTS[arch]
 
 
 def system_of(triple: str) -> System | None:
-    """The operating system that code is for, if it is one of those that we know."""
+    """The operating system of a triple, if it is supported."""
     if "android" in triple:
         return "android"
     if "macos" in triple:
@@ -71,7 +71,7 @@ def system_of(triple: str) -> System | None:
 
 
 def normalize_triple(triple: str) -> str:
-    """The triple with its vendor spelt out: `x86_64-linux-gnu` has none."""
+    """The triple with an explicit vendor, which `x86_64-linux-gnu` lacks."""
     parts = triple.split("-")
     if len(parts) in (2, 3) and parts[1].startswith(_SYSTEMS):
         parts.insert(1, "unknown")

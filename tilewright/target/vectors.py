@@ -1,4 +1,4 @@
-"""Vector widths and registers that a set of features stands for."""
+"""Vector widths and registers, from processor features."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable
 
 from tilewright.target.features import Features
 
-#: RISC-V extensions that promise registers of at least so many bits.
+#: RISC-V extensions that guarantee a minimum register width.
 _RISCV_WIDTHS = {f"zvl{bits}b": bits for bits in (1024, 512, 256, 128, 64, 32)}
 
-#: Features that ask for narrower vectors than there are.
+#: Features that prefer narrower vectors than the widest.
 _X86_WISHES = {"prefer-128-bit": 128, "prefer-256-bit": 256}
 
 
 def vector_bits(arch: str, features: Features) -> int:
-    """Bits of the vectors to compute with; 0 where there are none."""
+    """The preferred vector width in bits; 0 without vectors."""
     return _BITS[arch](features)
 
 
 def vector_registers(arch: str, features: Features) -> int:
-    """How many vectors the registers hold."""
+    """The number of vector registers."""
     if arch == "x86_64":
         return 32 if "avx512vl" in features else 16
     if arch == "arm":
         if "neon" in features:
             return 16
-        # Of the thirteen plain registers of a microcontroller some hold addresses.
+        # Of a microcontroller's thirteen general registers, some hold addresses.
         return 8 if "mve" in features else 10
-    # WebAssembly has locals without number; engines mostly run on machines with 16 registers.
+    # WebAssembly has unlimited locals; engines mostly run on machines with 16 registers.
     return 16 if arch in ("wasm32", "riscv32") else 32
 
 
 def vector_widths(arch: str, features: Features) -> tuple[int, ...]:
-    """Bits of all vectors that these features allow, the widest first."""
+    """All vector widths that these features support, widest first."""
     if arch != "x86_64":
         return (vector_bits(arch, features),)
     widest = _x86_bits(features.difference(_X86_WISHES))
@@ -40,7 +40,7 @@ def vector_widths(arch: str, features: Features) -> tuple[int, ...]:
 
 
 def of_width(arch: str, features: Features, bits: int) -> Features:
-    """Features by which vectors have another of these widths."""
+    """The features with another preferred vector width."""
     if bits == vector_bits(arch, features):
         return features
     plain = features.difference(_X86_WISHES)
@@ -51,12 +51,12 @@ def of_width(arch: str, features: Features, bits: int) -> Features:
 def _x86_bits(features: Features) -> int:
     if "avx" not in features or "prefer-128-bit" in features:
         return 128
-    # Registers of 512 bits without the VL extension exist on no processor that we describe.
+    # No described processor has 512-bit registers without the VL extension.
     return 512 if "avx512vl" in features and "prefer-256-bit" not in features else 256
 
 
 def _arm_bits(features: Features) -> int:
-    # SVE widths are unknown until run time; code of fixed width is NEON's.
+    # SVE widths are only known at run time; fixed-width code uses NEON.
     return 128 if "neon" in features or "mve" in features else 0
 
 
@@ -77,6 +77,6 @@ _BITS: dict[str, Callable[[Features], int]] = {
     "arm": _arm_bits,
     "riscv32": _riscv_bits,
     "wasm32": _wasm_bits,
-    # What one thread loads or stores at once.
+    # The widest load or store of a thread.
     "nvptx64": lambda _: 128,
 }

@@ -1,19 +1,19 @@
-"""Automatic tuning: schedules are searched for by measuring them.
+"""Automatic tuning: searches for schedules by measuring them.
 
-    tasks        the kernels of a model, each once, with what they cost a run
-    spaces/      what can be chosen for a kernel: by the default rules, a template, or sketches
+    tasks        the kernels of a model, each once, with their share of its run time
+    spaces/      the choices for a kernel: by the default rules, a template, or sketches
     tuners/      which samples of a space to measure next
-    measuring/   builds candidates side by side; has them run, here or on other machines
-    variants     what passes over the graph decide, by whole models that run in turns
+    measuring/   builds candidates in parallel; has them run, here or on other machines
+    variants     decisions of graph passes, measured by alternating runs of whole models
     session      batch after batch: choose, build, measure, record, judge
-    in_place     winners measured inside the model in the end
+    in_place     a final measurement of winners inside the model
     allocation   which task gets the next batch
-    template     schedules with choices that people write, and one that nobody has to
+    template     schedules with choices, written by users; and automatic ones
     bundling     candidates that are built here and measured elsewhere, as one file
-    records/     every measurement as a line of JSON; the winners are what compilers apply
-    shipping     winners that come with the package (`shipped/`), for whoever has the same machine
+    records/     every measurement as a line of JSON; compilers apply the winners
+    shipping     winners shipped with the package (`shipped/`), for users of the same machine
 
-The room can be called: `tw.tune(model, …)` is `tune.api.tune`.
+The package can be called: `tw.tune(model, …)` is `tune.api.tune`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class TuneRoom(ModuleType):
-    """`tilewright.tune` is this room and, to users, the function in it; these are its names."""
+    """`tilewright.tune` is this package and, to users, the function `tune`; these are its names."""
 
     __call__ = staticmethod(tune)
     apply_best = staticmethod(apply_best)

@@ -1,7 +1,7 @@
-"""Where the next trials go: to the task from which the model gains most.
+"""Allocates the next batch of trials to the task from which the model gains most.
 
-What a task may gain is the part of its time that a faster schedule could save: no more than what is
-above its floor (`insight.roof`), and half as likely after each batch that found nothing better.
+The expected gain of a task is the part of its time above its lower bound (`insight.roof`), halved
+for each batch since its last improvement.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from tilewright.tune.spaces.space import Sample, Space
 from tilewright.tune.tasks import Task
 from tilewright.tune.tuners.tuner import TaskHistory
 
-#: The part of its time that a task may save at least, since floors are estimates.
+#: The smallest part of its time that a task is assumed to gain, since lower bounds are estimates.
 _LEAST_HEADROOM: Final = 0.05
-#: Batches without a gain after which a task is left alone.
+#: Batches without improvement after which a task is dropped.
 PATIENCE: Final = 6
-#: Seconds that a call takes at least: operations and bytes.
+#: A lower bound of the seconds of a call, from operations and bytes.
 Floor = Callable[[int, int], float]
 
 
 @dataclass
 class Search:
-    """A task with what is known of it."""
+    """A task and the state of its search."""
 
     task: Task
     space_of: Callable[[Task], Space]
     known: TaskHistory = field(default_factory=TaskHistory)
-    #: Samples that were taken, or found to be illegal.
+    #: Samples that were measured, or found to be illegal.
     looked_at: set[Sample] = field(default_factory=set[Sample])
-    #: The loops of all candidates that were taken, and of the default.
+    #: The loops of all measured candidates, and of the default.
     texts: set[str] = field(default_factory=set[str])
     #: The kernel of the default schedule.
     reference: bytes = b""
-    #: The winner so far, if any, and its time in that of the default.
+    #: The winner so far, if any, and its time relative to the default's.
     winner: Record | None = None
     ratio: float = 1.0
     trials: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    #: Seconds of all calls in a run by the default schedule; measured where it is not given.
+    #: Seconds of all calls in a run with the default schedule; measured if not given.
     before: float = 0.0
-    #: Batches since the last gain.
+    #: Batches since the last improvement.
     stale: int = 0
-    #: Why there is nothing more to search; empty where there is.
+    #: The reason why the search has ended; empty while it has not.
     ended: str = ""
 
     def __post_init__(self) -> None:
@@ -58,11 +58,11 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """What the task takes of a run of the model by now."""
+        """The current seconds of the task in a run of the model."""
         return self.before * self.ratio
 
     def expected_gain(self, floor: Floor) -> float:
-        """Seconds of a run that the next batch may save."""
+        """Seconds per run that the next batch is expected to save."""
         if self.ended:
             return 0.0
         least = floor(self.task.flops, self.task.bytes) * self.task.calls
@@ -71,6 +71,6 @@ class Search:
 
 
 def most_promising(searches: Sequence[Search], floor: Floor) -> Search | None:
-    """The task for the next batch; None where nothing is left to search."""
+    """The task for the next batch; None if no search is left."""
     best = max(searches, key=lambda s: s.expected_gain(floor), default=None)
     return best if best is not None and not best.ended else None

@@ -1,4 +1,4 @@
-"""What users call: `tw.tune(model, …)` and `tw.tune.apply_best(records)`."""
+"""The public interface: `tw.tune(model, …)` and `tw.tune.apply_best(records)`."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def tune(
     measurer: Measurer | None = None,
     **compiling: Any,
 ) -> Summary:
-    """Search for faster forms of a model and schedules of its kernels, by measuring them.
+    """Search for faster schedules of a model's kernels, and graph decisions, by measuring them.
 
-    That is done on this machine, or `on` others: a device that `tw.rpc.connect` gives, a board that
-    `tw.rpc.connect_serial` gives, or all of a tracker's pool at once. Kernels are built here, for
-    the `target` of the device unless another is given, and run there. Winners are timed inside the
-    model in the end: those that are not faster there lose.
+    Measurements are made on this machine, or `on` others: a device from `tw.rpc.connect`, a board
+    from `tw.rpc.connect_serial`, or all devices of a tracker's pool at once. Kernels are built
+    here, for the `target` of the device unless another is given, and run there. In the end winners
+    are timed inside the model, and dropped if they are not faster there.
 
-    `budget` is the time to spend ("10m", "90s", seconds), `trials` the samples of each kernel at
-    most. All that is measured is added to the file `records`; what is there already is not measured
-    again, so that a search can be interrupted (Ctrl-C) and resumed. `tuner` is "gbt", "ga",
-    "annealing", "random" or "grid"; `space` what is searched: what the "rules" decide, or
-    "sketches", which know no operator and do not ask the rules. Kernels are measured as a run of
-    the model calls them, with `inputs` or with made-up ones whose symbolic dimensions have the
-    sizes `dims`. `transfer` names files of records of other models or machines, whose best
-    schedules are tried first. With `variants`, up to a third of the time goes to what passes over
-    the graph decide: the model with one decision taken otherwise runs in turns with the model as it
-    is. Whatever else `tw.compile` takes says how the model is compiled.
+    `budget` is the time to spend ("10m", "90s", seconds), `trials` the most samples of each kernel.
+    Every measurement is appended to the file `records`, and those in it are not repeated, so that a
+    search can be interrupted (Ctrl-C) and resumed. `tuner` is "gbt", "ga", "annealing", "random" or
+    "grid"; `space` is the search space: "rules", the choices of the default rules, or "sketches",
+    which are independent of operators and rules. Kernels are measured with the sizes of a run of
+    the model, with `inputs` or with made-up ones whose symbolic dimensions have the sizes `dims`.
+    `transfer` names record files of other models or machines, whose best schedules are tried first.
+    With `variants`, up to a third of the time is spent on decisions of graph passes: runs of the
+    model with one decision changed alternate with runs of the unchanged model. All other arguments
+    are those of `tw.compile`.
     """
     from tilewright.tune.in_place import InPlace
     from tilewright.tune.in_turns import InTurns
@@ -126,12 +126,12 @@ def bundle(
     records: AnyPath | Sequence[AnyPath] = (),
     **compiling: Any,
 ) -> BundleSummary:
-    """Write candidates of a model's kernels, built here, that are measured on another machine.
+    """Write candidates of a model's kernels, built here, to be measured on another machine.
 
-    For targets that do not run here, such as `cuda -arch=sm_90a`: `measure` needs no compiler. Of
-    each kernel there are `trials` candidates; `budget` is the time for building, in which kernels
-    come first that should take most of a run. Those that `records` have measurements of are left
-    out. The other arguments are those of `tune`.
+    This is for targets that cannot run here, such as `cuda -arch=sm_90a`: `measure` needs no
+    compiler. There are `trials` candidates for each kernel; `budget` is the time for building, and
+    kernels with the largest expected share of a run come first. Candidates with measurements in
+    `records` are left out. The other arguments are those of `tune`.
     """
     from tilewright.tune.bundling import write_bundle
     from tilewright.tune.counted import counted_tasks
@@ -163,10 +163,10 @@ def measure(
 ) -> list[BundledOutcome]:
     """Measure the candidates of a bundle on this machine, which needs no compiler.
 
-    Every measurement is added to the file `records`; what is there already is not measured again.
-    `model` is the model of the bundle by its default schedules, or its artifact: those that are
-    fastest alone are exchanged in it one by one, and win if it gets faster with its `inputs`, or
-    with made-up ones. `on_result` is called for each kernel when it is done.
+    Every measurement is appended to the file `records`, and those in it are not repeated. `model`
+    is the bundle's model with default schedules, or its artifact: the candidates that are fastest
+    alone are put into it one by one, and win if it gets faster with its `inputs`, or with made-up
+    ones. `on_result` is called after each kernel.
     """
     from tilewright.runtime import measure_bundle
 
@@ -192,8 +192,8 @@ def _compiled(
     schedulers: Schedulers = MappingProxyType({}),
     decisions: DecisionTable = MappingProxyType({}),
 ) -> NativeModel:
-    """A model by its default schedules and decisions, beside which all is measured, or by those
-    that are given; what was found before is no part of them."""
+    """A model with default schedules and decisions, as the baseline, or with those given; records
+    of the current context are not applied."""
     from tilewright.compile import compile as compile_model
     from tilewright.graph import PassContext
     from tilewright.tune.tasks import native
@@ -220,13 +220,12 @@ def _devices(on: Device | SerialDevice | Pool | None, measurer: Measurer | None)
 
 
 def apply_best(records: AnyPath | Iterable[AnyPath]) -> PassContext:
-    """A context in which `tw.compile` takes the schedules and decisions that won, from one file or
-    many.
+    """A context in which `tw.compile` applies the winners (schedules, decisions) of record files.
 
         with tw.tune.apply_best("tuning.jsonl"):
             model = tw.compile("model.onnx")
 
-    Records of other machines and of other kernels change nothing.
+    Records of other machines and of other kernels have no effect.
     """
     from tilewright.graph import PassContext
 

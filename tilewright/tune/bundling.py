@@ -1,7 +1,7 @@
-"""Candidates of a model's kernels, built here and written as one bundle that is measured elsewhere.
+"""Builds candidates of a model's kernels and writes them as a bundle, to be measured elsewhere.
 
-All are chosen before anything is measured: the default rules rank their candidates, so that those
-that differ from the default in one choice come first, then others at random.
+All are chosen before anything is measured: the default rules rank their candidates, so those that
+differ from the default in one choice come first, then random ones.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tilewright.tune.spaces.space import Point, Space
 from tilewright.tune.tasks import Task
 from tilewright.tune.tuners.tuner import near_default, random_sample
 
-#: Candidates of a task, unless more or fewer are asked for.
+#: The default number of candidates per task.
 TRIALS: Final = 32
-#: Samples that are looked at for each candidate that is wanted.
+#: Samples that are tried for each candidate wanted.
 _LOOKED_AT: Final = 8
 
 
 @dataclass(frozen=True)
 class BundleSummary:
-    """What a bundle holds."""
+    """The contents of a bundle."""
 
     path: str
     tasks: int
     candidates: int
     #: Candidates that could not be built.
     failed: int
-    #: Tasks that the time did not suffice for, which take least of a run.
+    #: Tasks left out for lack of time, which are those with the smallest share of a run.
     left_out: int
     bytes: int
     seconds: float
@@ -66,7 +66,7 @@ def write_bundle(
     budget: float,
     seed: int,
 ) -> BundleSummary:
-    """Build candidates of all tasks, for `budget` seconds at most."""
+    """Build candidates of all tasks, for at most `budget` seconds."""
     if not tasks:
         raise UserError("there is nothing to tune", reason="no kernel is left that has known sizes")
     start, target = time.monotonic(), tasks[0].target
@@ -90,7 +90,7 @@ def write_bundle(
 
 
 def points_of(space: Space, looked_at: int, rng: Random) -> Iterator[Point]:
-    """Legal schedules that make different loops, beside the default, out of so many samples."""
+    """Legal schedules with distinct loops, other than the default, from this many samples."""
     texts = {space.default.text}
     at_random = (random_sample(space, rng) for _ in range(looked_at))
     for sample in chain(islice(near_default(space), 1, looked_at), at_random):
@@ -102,7 +102,7 @@ def points_of(space: Space, looked_at: int, rng: Random) -> Iterator[Point]:
 
 @dataclass(frozen=True)
 class _Made:
-    """Makes the part of a bundle that one task is."""
+    """Builds the candidates of one task and adds them to a bundle."""
 
     task: Task
     builder: KernelBuilder
@@ -110,7 +110,7 @@ class _Made:
     wanted: int
 
     def added(self, writer: BundleWriter, points: Iterator[Point]) -> tuple[int, int]:
-        """Candidates that are in the bundle, and others that could not be built."""
+        """Add the task; gives the number of candidates, and of those that could not be built."""
         (default,) = self.builder.built(self.task, [None])
         if not default.kernel:
             reason = default.error.split("\n", 1)[0]
@@ -124,7 +124,7 @@ class _Made:
         return len(found), failed
 
     def _built(self, points: Sequence[Point]) -> list[tuple[bytes, dict[str, Any]]]:
-        """The kernels that could be built, each with its record but for what measuring finds."""
+        """The kernels that could be built, each with its record, yet without a measurement."""
         answers = self.builder.built(self.task, [Recorded(p.trace).key for p in points])
         return [
             (answer.kernel, self._record(point))

@@ -1,7 +1,7 @@
-"""The tasks of a model that cannot run here: counted in its program, not measured.
+"""The tasks of a model that cannot run here, counted in its host program instead of measured.
 
-How often a kernel is called, and with which numbers, stands in the host program; how long that
-takes is estimated from operations and bytes, to tell what matters.
+The host program tells how often a kernel is called, and with which numbers; its time is estimated
+from operations and bytes, to rank the kernels.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tilewright.models.native import NativeModel
 from tilewright.target import Target
 from tilewright.tune.tasks import Task
 
-#: What calls of kernels are named after in host programs.
+#: The prefix of kernel calls in host programs.
 _KERNEL: Final = "kernel."
-#: Seconds that any call takes, about.
+#: The approximate minimum seconds of a call.
 _LEAST: Final = 2e-6
-#: Operations and bytes a second of processors of which nothing else is known.
+#: Operations and bytes per second assumed for unknown processors.
 _FLOPS, _BANDWIDTH = 1e11, 2e10
 
 
@@ -46,8 +46,8 @@ class _Called(NamedTuple):
 def counted_tasks(
     model: NativeModel, dims: Mapping[str, int], threads: int | None = None
 ) -> list[Task]:
-    """The kernels of a model, those that should take most time first. Sizes that are known only
-    when it runs leave a kernel out."""
+    """The kernels of a model, longest estimated time first. Kernels with sizes that only a run
+    determines are left out."""
     sizes = usual_sizes(model.inputs) | dict(dims)
     kernels = {name: model.ir(name) for name in model.kernels}
     calls: dict[str, list[_Called]] = {}
@@ -103,7 +103,7 @@ def _calls(
 
 
 def _numbers(call: Call, kernel: Function, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The scalars and dimensions of a call; None where they are not known beforehand."""
+    """The scalars and dimensions of a call; None where only a run determines them."""
     by_name = dict(zip((*kernel.params, *kernel.dims), call.args, strict=False))
     found = [_value(by_name[number], sizes) for number in numbers_of(kernel)]
     return None if None in found else tuple(n for n in found if n is not None)

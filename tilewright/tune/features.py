@@ -1,9 +1,8 @@
-"""What cost models see of scheduled loops: numbers that mean the same for every function.
+"""Features of scheduled loops for cost models: numbers that are comparable between functions.
 
-The block that runs most often takes most of the time. Of it, the features are the loops around it,
-from the innermost outwards: how long each is, what kind it is, and how far an iteration moves each
-access through its buffer, which says what vectors, caches and prefetchers make of it. Of the other
-blocks there are sums.
+The block with most iterations takes most of the time. Its features are those of the loops around
+it, from the innermost outwards: length, kind, and the stride of each access per iteration, which
+determines how vectors, caches and prefetchers do. The other blocks contribute sums.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from tilewright.ir import (
 
 Array = np.ndarray[Any, Any]
 
-#: Loops around a block that are looked at.
+#: Most loops around a block that are considered.
 _DEPTH: Final = 7
 _KINDS: Final = ("serial", "parallel", "vectorized", "unrolled")
-#: Of a loop: its extent, its kind, accesses that stay, go on by one, or jump, and whether what is
-#: stored stays, as in a reduction.
+#: For a loop: its extent, its kind, the accesses with stride 0, 1, or more, and whether the stored
+#: element stays the same, as in a reduction.
 _PER_LOOP: Final = 1 + len(_KINDS) + 4
-#: Of the block that runs most often: iterations by kinds of loops, and its loops; of all others.
+#: For the main block: iterations by kinds of loops, and its loops; for all others together.
 _OF_MAIN: Final = 1 + len(_KINDS) + _DEPTH * _PER_LOOP
 _OF_OTHERS: Final = 5
-#: How many features there are.
+#: The number of features.
 COUNT: Final = _OF_MAIN + _OF_OTHERS
-#: What a size counts as that is not known.
+#: The value assumed for an unknown size.
 _UNKNOWN: Final = 16
 
 
 class _Nest(NamedTuple):
-    """A block in its loops, from the outermost inwards."""
+    """A block and its loops, from the outermost inwards."""
 
     block: Block
     loops: tuple[For, ...]
@@ -63,7 +62,7 @@ class _Nest(NamedTuple):
 
 
 def features_of(function: Function) -> tuple[float, ...]:
-    """The features of a scheduled function; always equally many."""
+    """The features of a scheduled function, always `COUNT` numbers."""
     nests = sorted(_nests(function.body, ()), key=lambda n: -n.iterations)
     main = _nest_features(nests[0]) if nests else []
     main += [0.0] * (_OF_MAIN - len(main))
@@ -103,7 +102,7 @@ def _loop_features(loop: For, strides: Sequence[float], stored: Sequence[bool]) 
 
 
 class _Access(NamedTuple):
-    """An element that a block touches."""
+    """An element that a block reads or writes."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -121,7 +120,7 @@ def _accesses(block: Block) -> list[_Access]:
 
 
 def _strides(access: _Access, block: Block, loops: Sequence[For]) -> list[float]:
-    """Elements between two iterations of each loop, near its beginning."""
+    """The distance in elements between two iterations of each loop, at its beginning."""
     bound = dict(zip((it.var for it in block.iters), block.bindings, strict=True))
     sizes = [_size(d) for d in access.buffer.shape]
     offset = np.zeros(len(loops) + 1)
@@ -131,15 +130,15 @@ def _strides(access: _Access, block: Block, loops: Sequence[For]) -> list[float]
 
 
 def _values(index: Expr, loops: Sequence[For]) -> Array:
-    """An index at the beginning of all loops, and after one iteration of each in turn; one that
-    data decide counts as zero."""
+    """An index at the first iteration of all loops, and after one step of each loop; data-dependent
+    indices count as zero."""
     if any(True for _ in loads_in(index)):
         return np.zeros(len(loops) + 1)
     env: dict[Var, Any] = dict.fromkeys(free_vars(index), 0)
     for k, loop in enumerate(loops, 1):
         env[loop.var] = (np.arange(len(loops) + 1) == k).astype(np.int64)
     value = evaluate(index, env)
-    # Of a vector, its first element.
+    # For a vector, its first element.
     first = value[..., 0] if index.dtype.lanes > 1 else value
     return np.broadcast_to(first, len(loops) + 1)
 

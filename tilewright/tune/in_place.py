@@ -1,7 +1,7 @@
-"""Winners measured once more where they will run: in the model, beside its default schedules.
+"""A final measurement of winners where they will run: in the model, against its defaults.
 
-A kernel that is measured alone finds its operands, the caches and the threads as it left them
-itself. In a model others run in between, and what was faster alone may be slower there.
+A kernel that is measured alone finds its operands, the caches and the threads as its last call left
+them. In a model other kernels run in between, and what is faster alone may be slower there.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from tilewright.tune.tasks import kernel_seconds, key_of_kernel
 #: Schedulers of kernels, by target and task.
 Schedulers = Mapping[str, Mapping[str, str]]
 
-#: The two models run alternately: so many rounds, and runs of each in a round.
+#: The two models run alternately: the number of rounds, and runs of each per round.
 _ROUNDS: Final = 9
 _RUNS: Final = 5
 
 
 @dataclass(frozen=True)
 class InPlace:
-    """A model by its default schedules, and how it is compiled by others."""
+    """A model with its default schedules, and a way to compile it with others."""
 
     model: NativeModel
     turns: InTurns
     compiled: Callable[[Schedulers], NativeModel]
 
     def ratios(self, found: Schedulers) -> dict[str, float]:
-        """The times of kernels by these schedules, in those by default, by the keys of tasks."""
+        """The times of kernels with these schedules relative to their defaults, by task key."""
         with self.turns.placed(self.model, self.compiled(found)) as (model, tuned):
             rounds = [self._round(model, tuned) for _ in range(_ROUNDS)]
         return {

@@ -1,4 +1,4 @@
-"""Two forms of a model that run in turns, here or on a device, and what their kernels take."""
+"""Compares two forms of a model by alternating runs, here or on a device, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.runtime import Inputs, Measured, RunnableModel, judged, why_wron
 from tilewright.support.errors import TilewrightError
 from tilewright.tune.tasks import KernelTimes, kernel_times, key_of_kernel
 
-#: Runs of each model in a round: as many as fit these seconds.
+#: Runs of each model in a round: as many as fit into these seconds.
 _ROUND: Final = 0.1
 _FEWEST, _MOST = 1, 20
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InTurns:
-    """Where two models run, and with which inputs."""
+    """Where the two models run, and with which inputs."""
 
     inputs: Inputs
     #: None: on this machine.
@@ -36,7 +36,7 @@ class InTurns:
     def placed(
         self, first: NativeModel, second: NativeModel
     ) -> Generator[tuple[RunnableModel, RunnableModel]]:
-        """Both models where they run."""
+        """Both models, loaded where they run."""
         if self.devices is None:
             yield first, second
             return
@@ -47,9 +47,9 @@ class InTurns:
     def beside(
         self, model: NativeModel, variant: NativeModel, rounds: int, *, early: bool
     ) -> Measured:
-        """A variant of a model beside it: its kernels that the model has not, in the time of those
-        that they take the place of. It is no faster where the whole is not: in most rounds, unless
-        `early` asks for a first impression."""
+        """Compare a variant with its model: the kernels that only the variant has, against those
+        they replace. It counts as no faster unless the whole model is: in three of four rounds, or
+        in the median with `early`."""
         keys = {m: {n: key_of_kernel(m, n) for n in m.kernels} for m in (model, variant)}
         wholes: list[tuple[float, float]] = []
 
@@ -82,10 +82,10 @@ class InTurns:
 
 
 def _part(times: KernelTimes, others: KernelTimes | None = None) -> float:
-    """The seconds of a run in calls that the others have not.
+    """The seconds of a run in calls that the others do not make.
 
-    Runs are summed up before the least is taken: on a busy machine, the least of many short calls
-    is that of a moment without interruption, which a long call never has.
+    Each run is summed before the minimum is taken: on a busy machine, the minimum of many short
+    calls is that of an uninterrupted moment, which a long call never has.
     """
     seconds = 0.0
     for key, (calls, spent) in times.items():
@@ -100,7 +100,7 @@ def _least(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _arrays(outputs: Sequence[Any]) -> Iterator[Any]:
-    """All tensors in what a model gives, those of sequences among them."""
+    """All tensors in a model's outputs, including those in sequences."""
     for value in outputs:
         if isinstance(value, list):
             yield from _arrays(cast("list[Any]", value))

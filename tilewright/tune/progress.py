@@ -1,4 +1,4 @@
-"""What a search shows while it runs: nothing, lines, or a live table where `rich` is installed."""
+"""The progress display of a search: nothing, lines, or a live table if `rich` is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.tune.records.record import Record
 
 
 class Watcher(Protocol):
-    """Is notified of what a search does."""
+    """Notified of a search's progress."""
 
     def variant(self, record: Record) -> None: ...
 
@@ -77,7 +77,7 @@ class Lines(Quiet):
 
 
 class Live(Quiet):
-    """A table on a terminal that is drawn anew after every trial."""
+    """A table on a terminal, redrawn after every trial."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -121,7 +121,7 @@ class Live(Quiet):
 
 
 def watcher_for(progress: bool | None) -> Watcher:
-    """What suits the terminal; None: progress if stderr is a terminal."""
+    """The display that suits the terminal; None: progress if stderr is a terminal."""
     watched = sys.stderr.isatty()
     if progress is False or (progress is None and not watched):
         return Quiet()

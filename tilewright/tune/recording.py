@@ -1,4 +1,4 @@
-"""What a measurement becomes in a file of records."""
+"""Makes records of measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record_of(
     *,
     wins: bool = False,
 ) -> Record:
-    """The record of a schedule that was measured."""
+    """The record of a measured schedule."""
     return Record(
         task=task.key,
         name=task.name,
@@ -45,5 +45,5 @@ def record_of(
 
 
 def sources_version() -> str:
-    """What identifies the rules by which positions in a space are to be understood."""
+    """Identifies the version of the rules, on which the meaning of samples depends."""
     return tool_version()[:16]

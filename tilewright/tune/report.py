@@ -1,4 +1,4 @@
-"""What records hold as one HTML page: a table of before and after, and how the searches went."""
+"""A report of records as one HTML page: a table of before and after, and the searches' course."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ figure { margin: 0; } figcaption { font-size: 12px; overflow-wrap: anywhere; }
 
 
 def write_report(records: AnyPath | Iterable[AnyPath], path: AnyPath) -> None:
-    """Write the page for one file of records or many."""
+    """Write the page for one or more files of records."""
     with replacing(path) as file:
         file.write(page_of(read_records(records)).encode())
 
 
 def page_of(records: Sequence[Record]) -> str:
-    """The page: it needs nothing beside it."""
+    """The page, self-contained."""
     tasks: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         tasks.setdefault((record.target, record.task), []).append(record)
@@ -56,7 +56,7 @@ def page_of(records: Sequence[Record]) -> str:
 
 
 class _Row:
-    """All that was measured of one task on one machine."""
+    """All measurements of one task on one machine."""
 
     def __init__(self, records: Sequence[Record], winner: Record | None) -> None:
         self.name, self.target = records[0].name, records[0].target
@@ -76,7 +76,7 @@ class _Row:
 
 def _headline(records: Sequence[Record], rows: Sequence[_Row]) -> str:
     kernels, decisions = ([r for r in rows if r.is_decision is d] for d in (False, True))
-    # Kernels are those of the model with the decisions that win.
+    # Kernels belong to the model with the winning decisions.
     total = sum(r.calls * r.before for r in kernels)
     before = total + sum(r.saved for r in decisions)
     after = total - sum(r.saved for r in kernels)

@@ -1,4 +1,4 @@
-"""A search over tasks: what records know of them, then a session until the time is up."""
+"""A search over tasks: resumes from records, then runs a session until the time is up."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def search(
     in_place: InPlace | None = None,
     varied: Varied | None = None,
 ) -> Summary:
-    """Search the spaces of tasks for `settings.budget` seconds, less what variants have taken; then
-    winners must win `in_place`.
+    """Search the spaces of tasks for `settings.budget` seconds, less the time spent on variants;
+    then winners must win `in_place`.
 
-    An interrupt ends the search as the clock does: everything measured is in the records.
+    An interrupt ends the search like the deadline: everything measured is in the records.
     """
     if not tasks:
         raise UserError("there is nothing to tune", reason="the model calls no kernel")
@@ -81,7 +81,7 @@ def search(
         except KeyboardInterrupt:
             interrupted = True
         except Exception:
-            # Waiting for threads and processes may end in another error in its place.
+            # Waiting for threads and processes may end in another error instead of the interrupt.
             interrupted = was_interrupted()
             if not interrupted:
                 raise
@@ -94,7 +94,7 @@ def search(
 
 
 def require_measurer(target: Target, measurer: Measurer | None) -> None:
-    """Refuse a search whose kernels cannot be measured."""
+    """Refuse a search for a target that cannot be measured."""
     if measurer is None and (reason := why_not(target_info(target))):
         raise UserError(
             f"kernels for {target.kind.name} cannot be measured here",
@@ -105,9 +105,10 @@ def require_measurer(target: Target, measurer: Measurer | None) -> None:
 
 
 def resume(searches: Sequence[Search], records: Iterable[Record], space_name: str) -> list[Example]:
-    """Take up what earlier searches have measured; what is given back teaches cost models.
+    """Restore the state of earlier searches; returns examples for cost models.
 
-    Positions in a space mean something else where the rules have changed since.
+    Records of other sources are skipped, since samples mean something else if the rules have
+    changed.
     """
     records = [r for r in records if r.versions.get("sources") == sources_version()]
     by_key = {s.task.key: s for s in searches}
@@ -131,7 +132,7 @@ def _target(search: Search) -> str:
 
 
 def floor_of(task: Task, measurer: Measurer | None) -> Floor:
-    """The least seconds of a call on this processor; nothing is known of other machines."""
+    """A lower bound of a call's seconds on this processor; zero for other machines."""
     if task.target.kind.device != "cpu" or measurer is not None:
         return lambda flops, bytes_: 0.0
     from tilewright.insight.roof import measure_roof

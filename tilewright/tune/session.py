@@ -1,9 +1,9 @@
 """A search: batch after batch of candidates is made, built, measured and recorded.
 
-choose a task → its tuner names samples → schedules that are legal and new → built side by side
-→ measured one by one beside the default → recorded → the leader is measured once more, at
-length, and wins where it is faster by more than noise → in the end, winners that are not faster
-in the model they are for lose
+choose a task → its tuner proposes samples → schedules that are legal and new → built in parallel →
+measured one by one against the default → recorded → the leader is measured once more, at length,
+and wins if it is faster by more than noise → in the end, winners that are not faster in the model
+are dropped
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tilewright.tune.records.record import Record
 from tilewright.tune.spaces.space import Point, Sample
 from tilewright.tune.tuners.tuner import FAILED, Example, Tuner
 
-#: Candidates that are built and measured before the tuner is asked again, and for each machine
-#: that measures, at least.
+#: Candidates that are built and measured before the tuner is asked again; and the minimum for each
+#: measuring machine.
 _BATCH: Final = 8
 _FOR_EACH: Final = 8
-#: Samples that are looked at to find those.
+#: Most samples tried to find these.
 _LOOKED_AT: Final = 40
-#: Samples that a tuner may name without one among them that is new.
+#: Most samples that a tuner may propose without a new one among them.
 _NAMED: Final = 2000
 
 
@@ -54,29 +54,29 @@ class Session:
     watcher: Watcher
     floor: Floor
     rng: Random
-    #: When to stop, by the clock and by trials of each task.
+    #: When to stop, by time and by trials of each task.
     deadline: float
     trials: int | None = None
     space_name: str = "rules"
-    #: Measurements of other tasks, of which cost models learn.
+    #: Measurements of other tasks, for cost models.
     examples: list[Example] = field(default_factory=list[Example])
-    #: Samples to begin with: those that were good elsewhere.
+    #: The first samples: those that were good elsewhere.
     seeds: Callable[[Search], Sequence[Sample]] = lambda search: ()
     _begun: Search | None = None
 
     def run(self) -> None:
-        """Batches until the time is up or nothing is left to search."""
+        """Run batches until the time is up or no search is left."""
         while self._has_time() and (search := most_promising(self.searches, self.floor)):
             self._batch(search)
             self.watcher.batch(search, self.searches)
 
     def confirm(self, in_place: InPlace) -> None:
-        """Have winners lose that are not faster inside the model."""
+        """Drop winners that are not faster inside the model."""
         winners = {s.task.key: s for s in self.searches if s.winner is not None}
         found = schedulers_of(s.winner for s in winners.values() if s.winner is not None)
         if not found:
             return
-        # It lets go of the devices that it has.
+        # Releases its devices for `in_place`.
         self.measurer.close()
         try:
             ratios = in_place.ratios(found)
@@ -90,14 +90,14 @@ class Session:
             if search is None or ratio is None or not is_ours or record.space != self.space_name:
                 continue
             if ratio >= 1:
-                # So do earlier winners that were not measured in the model.
+                # Also overrides earlier wins that were not measured in the model.
                 self.file.add(replace(record, wins=False, at=time.time()))
                 search.winner, search.ratio = None, 1.0
             else:
                 search.ratio = ratio
 
     def close(self) -> None:
-        """Let go of all processes and of the file."""
+        """End all processes and close the file."""
         self.builder.close()
         self.measurer.close()
         self.file.close()
@@ -125,10 +125,10 @@ class Session:
     def _outcomes(
         self, search: Search, points: Sequence[Point]
     ) -> Generator[tuple[Point, bytes, Measured]]:
-        """What comes of candidates, with their kernels, as they are built and measured."""
+        """The results of candidates, with their kernels, as they are built and measured."""
         keys = [Recorded(p.trace).key for p in points]
         building = self.builder.building(search.task, keys)
-        # Where compilers would disturb what is measured, they are done before.
+        # Without parallel measuring, build all first: compilers would disturb the measurements.
         built = building if self.measurer.width else sorted(building)
         order, failed = list[tuple[int, bytes]](), list[tuple[int, str]]()
 
@@ -147,7 +147,7 @@ class Session:
             yield points[number], b"", Measured(failure="build", reason=error)
 
     def _begin(self, search: Search) -> bool:
-        """Whether the default schedule of a task runs, beside which candidates are measured."""
+        """Whether the default schedule of a task runs, as the baseline."""
         if not search.reference:
             (answer,) = self.builder.built(search.task, [None])
             if not answer.kernel:
@@ -169,7 +169,7 @@ class Session:
     # ---- candidates -----------------------------------------------------------------------------
 
     def _next_points(self, search: Search) -> list[Point]:
-        """Legal schedules that nobody has measured, in the tuner's order."""
+        """Legal schedules that have not been measured, in the tuner's order."""
         wanted = max(_BATCH, _FOR_EACH * self.measurer.width)
         if self.trials is not None:
             wanted = min(wanted, self.trials - len(search.known.ratios))
@@ -189,7 +189,7 @@ class Session:
         return found
 
     def _new_samples(self, search: Search) -> Iterator[Sample]:
-        """The tuner's samples that nobody has looked at; a tuner that names none ends."""
+        """The tuner's new samples; ends after too many known ones."""
         most = _NAMED + 2 * len(search.looked_at) + 2 * len(search.known.ratios)
         for sample in islice(self._samples(search), most):
             if sample not in search.looked_at and sample not in search.known.ratios:
@@ -204,10 +204,10 @@ class Session:
         search.known.examples = self.examples
         yield from self.tuner.samples(search.space, search.known, self.rng)
 
-    # ---- what was measured ----------------------------------------------------------------------
+    # ---- results ---------------------------------------------------------------------------------
 
     def _learn(self, search: Search, point: Point, measured: Measured) -> None:
-        """Record a trial, and let the tuner know. One that nobody has measured is forgotten."""
+        """Record a trial, and add it to the task's history. Lost candidates are skipped."""
         if measured.failure == "lost":
             search.failures["lost"] = search.failures.get("lost", 0) + 1
             return
@@ -220,7 +220,7 @@ class Session:
         self.watcher.trial(search, record)
 
     def _judge(self, search: Search, point: Point, kernel: bytes) -> None:
-        """Measure a leader at length: it wins if most rounds show it faster by more than noise."""
+        """Measure a leader at length: it wins if 3 of 4 rounds beat the best by the margin."""
         ((_, measured),) = self.measurer.measure([kernel], LONG, early=False)
         if measured.failure == "lost":
             return
@@ -230,13 +230,13 @@ class Session:
         if wins:
             search.winner, search.ratio = record, measured.ratio
         elif measured.failure is None:
-            # What the short trial has shown was noise.
+            # The short trial's result was noise.
             search.known.ratios[point.sample] = measured.ratio
         self.watcher.verdict(search, record)
 
 
 def learn_from(search: Search, record: Record, examples: list[Example]) -> None:
-    """Add what a record says to what is known of its task."""
+    """Add a record to the history of its task."""
     ratio = FAILED if record.ratio is None else record.ratio
     search.known.ratios[Sample.of(record.sample)] = ratio
     if len(record.features) == FEATURES:

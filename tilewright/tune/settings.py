@@ -1,4 +1,4 @@
-"""How to search: for how long, by which tuner, and where what is measured goes."""
+"""The settings of a search: time, tuner, and the file for measurements."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class Settings:
-    """What all searches take."""
+    """The settings common to all searches."""
 
     #: Seconds to spend.
     budget: float
     records: AnyPath
     #: The name of a tuner; None: the best that is installed.
     tuner: str | None = None
-    #: Samples of each task that are measured at most.
+    #: Most samples measured for each task.
     trials: int | None = None
     #: Files of records of other models or machines, whose best schedules are tried first.
     transfer: Sequence[AnyPath] = ()
     seed: int = 0
     #: Whether to show progress; None: if stderr is a terminal.
     progress: bool | None = None
-    #: What measures; None: this machine.
+    #: The measurer; None: this machine.
     measurer: Measurer | None = None
 
     def __post_init__(self) -> None:

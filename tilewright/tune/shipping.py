@@ -1,4 +1,4 @@
-"""Adds what searches have found to the records that come with the package."""
+"""Adds the winners of searches to the records shipped with the package."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tilewright.tune.records.best import FOR_MODELS, best_records
 from tilewright.tune.records.file import read_records, write_records
 from tilewright.tune.records.record import DECISIONS, Record
 
-#: Winners that take more of the default's time are not worth their bytes.
+#: Winners above this ratio to the default are not worth shipping.
 _WORTH: Final = 0.97
 
 
 def add_shipped(records: Iterable[Record]) -> list[Path]:
-    """Put what wins by a margin among the records that come with the package; gives the files.
+    """Add winners by a sufficient margin to the records shipped with the package; gives the files.
 
-    Records of other versions leave: what they were compared with is not the default any more.
+    Records of other versions are removed: the default that they were compared with has changed.
     """
     given = [r for r in records if r.space in (*FOR_MODELS, DECISIONS)]
     written: list[Path] = []
@@ -37,5 +37,5 @@ def add_shipped(records: Iterable[Record]) -> list[Path]:
 
 
 def _slim(record: Record) -> Record:
-    """Without what only searches need."""
+    """The record without the fields that only searches need."""
     return replace(record, features=(), sample={})

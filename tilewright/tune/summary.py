@@ -1,4 +1,4 @@
-"""What a search has gained, task by task."""
+"""The gains of a search, task by task."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class TaskSummary:
     key: str
     name: str
     calls: int
-    #: Of all calls in a run of the model.
+    #: Seconds of all calls in a run of the model.
     before: float
     after: float
     trials: int
     failures: dict[str, int]
-    #: Why the search of it ended; empty where the time was up.
+    #: The reason why its search ended; empty if the time was up.
     ended: str
 
     @property
@@ -31,13 +31,13 @@ class TaskSummary:
 
 @dataclass(frozen=True)
 class DecisionSummary:
-    """What a pass over the graph decides, by default and now."""
+    """A decision of a graph pass, by default and now."""
 
     key: str
     name: str
     default: str
     taken: str
-    #: Seconds of a run in the kernels that differ; nothing where the default stays.
+    #: Seconds per run in the kernels that differ; 0 if the default stays.
     before: float
     after: float
     trials: int
@@ -53,7 +53,7 @@ class DecisionSummary:
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """All kernels of a model, those that took most first; `str` gives a table."""
+    """All kernels of a model, most expensive first; `str` gives a table."""
 
     tasks: tuple[TaskSummary, ...]
     seconds: float
@@ -67,7 +67,7 @@ class Summary:
 
     @property
     def variants(self) -> int:
-        """Variants of the whole model that were measured."""
+        """The number of variants of the whole model that were measured."""
         return sum(d.trials for d in self.decisions)
 
     @property
@@ -87,7 +87,7 @@ class Summary:
 
     @property
     def gain(self) -> float:
-        """The time of all kernels before, in what it is after; an estimate for the model."""
+        """The speedup of all kernels together, an estimate of the model's."""
         before, after = self.times
         return before / after if after else 1.0
 
@@ -101,7 +101,7 @@ class Summary:
 
     @property
     def decision_lines(self) -> list[str]:
-        """What was decided about the graph otherwise than by default."""
+        """The decisions about the graph that differ from the default."""
         return [
             f"{d.name}: {d.taken} instead of {d.default} (×{d.gain:.2f})"
             for d in self.decisions
@@ -115,7 +115,7 @@ class Summary:
 
     @property
     def headline(self) -> str:
-        """All of it in one line."""
+        """A summary in one line."""
         before, after = self.times
         variants = f"{self.variants} variants and " if self.variants else ""
         failed = ", ".join(f"{count} {reason}" for reason, count in self.failures.items())
@@ -137,7 +137,7 @@ def summary_of(
     records: str,
     decisions: tuple[DecisionSummary, ...] = (),
 ) -> Summary:
-    """What searches have gained, and decisions before them."""
+    """The gains of searches, and of decisions before them."""
     rows = [
         TaskSummary(
             s.task.key,

@@ -1,4 +1,4 @@
-"""What there is to tune in a model: its kernels, each once, with what they cost a run."""
+"""The tuning tasks of a model: its kernels, each once, with their run time."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Task:
 
     function: Function
     target: Target
-    #: The scalars and dimensions that it is measured with.
+    #: The scalars and dimensions it is measured with.
     numbers: tuple[int, ...] = ()
-    #: Calls in a run of the model, and the seconds of all of them.
+    #: Calls per run of the model, and their total seconds.
     calls: int = 1
     seconds: float = 0.0
-    #: Of one call.
+    #: Per call.
     flops: int = 0
     bytes: int = 0
     #: Bytes of all constants of its model.
     model_bytes: int = 0
-    #: How it is compiled, beside its schedule.
+    #: Compile options other than the schedule.
     options: Options = DEFAULTS
     threads: int | None = None
 
@@ -44,7 +44,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Equal for equal loops, whatever nodes, variables and buffers are called."""
+        """Identifies the loops, regardless of the names of nodes, variables and buffers."""
         return loops_key(self.function)
 
 
@@ -55,9 +55,9 @@ def tasks_of(
     runs: int = 3,
     runs_on: RunnableModel | None = None,
 ) -> list[Task]:
-    """The kernels of a compiled model, those that take most time first.
+    """The kernels of a compiled model, most expensive first.
 
-    `runs_on` is the same model on the device that is asked how long they take.
+    `runs_on` is the same model on the device where it is profiled.
     """
     model = native(model)
     profile = (runs_on or model).profile(inputs, runs=runs)
@@ -69,13 +69,12 @@ def tasks_of(
     return sorted(found.values(), key=lambda t: -t.seconds)
 
 
-#: For keys of loops: calls in a run, and the seconds of all of them.
+#: Calls per run and their total seconds, by task key.
 KernelTimes = Mapping[str, tuple[int, float]]
 
 
 def kernel_times(model: RunnableModel, inputs: Inputs, keys: Mapping[str, str]) -> KernelTimes:
-    """What kernels take in a run of a model, after another one that is not looked at, by the keys
-    that belong to their names."""
+    """The times of kernels in a run of a model after a warm-up, by the task keys of their names."""
     found: dict[str, tuple[int, float]] = {}
     for name, events in _by_kernel(model.profile(inputs, runs=1, warmup=1)).items():
         calls, seconds = found.get(keys[name], (0, 0.0))
@@ -85,18 +84,18 @@ def kernel_times(model: RunnableModel, inputs: Inputs, keys: Mapping[str, str]) 
 
 
 def kernel_seconds(model: RunnableModel, inputs: Inputs, runs: int) -> dict[str, float]:
-    """The least seconds of a call of each kernel in some runs of a model."""
+    """The minimum seconds of a call of each kernel, in some runs of a model."""
     events = _by_kernel(model.profile(inputs, runs=runs))
     return {name: min(e.end - e.start for e in calls) / 1e9 for name, calls in events.items()}
 
 
 def key_of_kernel(model: NativeModel, name: str) -> str:
-    """The key of the task that a kernel of a model is."""
+    """The task key of a kernel of a model."""
     return loops_key(with_plain_names(model.ir(name)))
 
 
 def native(model: RunnableModel) -> NativeModel:
-    """A model whose kernels can be tuned."""
+    """The model, if its kernels can be tuned; else an error."""
     if not isinstance(model, NativeModel):
         raise UserError(
             "the model cannot be tuned",

@@ -1,4 +1,4 @@
-"""Templates: schedules with choices that people write, for one kernel.
+"""Templates: user-written schedules with choices, for one kernel.
 
 @tw.tune.template
 def tiled(s, space):
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Template:
-    """A schedule with choices, which can be searched for its best one."""
+    """A schedule with choices, which can be tuned."""
 
     name: str
     program: Program
@@ -73,9 +73,9 @@ class Template:
         progress: bool | None = None,
         measurer: Measurer | None = None,
     ) -> Summary:
-        """Search for the fastest schedule of a function, beside the template's own first one.
+        """Search for the fastest schedule of a function, against the template's default.
 
-        `sizes` gives symbolic dimensions and scalars numbers; the rest is as for `tw.tune`.
+        `sizes` are the values of symbolic dimensions and scalars; the rest is as for `tw.tune`.
         """
         settings = Settings(
             seconds_of(budget), records, tuner, trials, transfer, seed, progress, measurer
@@ -101,8 +101,7 @@ class Template:
         records: AnyPath | Sequence[AnyPath] = "tuning.jsonl",
         target: Target | str = "llvm",
     ) -> Schedule:
-        """The fastest schedule that records hold for a function; where none has won, the template's
-        own."""
+        """The fastest schedule of a function in records; the template's default if none has won."""
         known = [r for r in read_records(records) if r.space == self._space_name]
         winners = best_records(known).get(as_permitted(Target.of(target)).machine, {})
         winner = winners.get(loops_key(function))
@@ -116,13 +115,13 @@ class Template:
 
 
 def template(edit: Callable[[Schedule, Knobs], Any]) -> Template:
-    """Make a template of a function that edits a schedule and asks for what can be chosen."""
+    """Make a template of a function that edits a schedule and asks for its choices."""
     name = getattr(edit, "__name__", "template")
     return Template(name, lambda s, choices: edit(s, Knobs(s, choices)))
 
 
 def automatic(target: Target | str = "llvm") -> Template:
-    """The default template: sketches of any function, for a processor.
+    """The automatic template: sketches for any function, on a CPU.
 
     found = tw.tune.automatic()
     found.tune(f, budget="2m", records="f.jsonl")

@@ -1,7 +1,7 @@
-"""What was good elsewhere is tried first: on other machines, for other shapes, in other models.
+"""Seeds a search with good samples from other machines, shapes or models.
 
-Choices are compared by what they stand for, not by position: a tile of 6 by 4 vectors is the same
-for every shape, though rules may rank it elsewhere.
+Choices are compared by their text, not by position: a tile of 6 by 4 vectors is the same for every
+shape, though rules may rank it differently.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tilewright.tune.records.record import Record
 from tilewright.tune.spaces.space import Sample
 from tilewright.tune.tuners.tuner import matching
 
-#: Samples of others that a search begins with, at most.
+#: Most seeds of a search.
 _SEEDS: Final = 4
 
 
 def seeds_for(search: Search, records: Iterable[Record], space_name: str) -> list[Sample]:
-    """The best samples of similar tasks, as far as they can be had here."""
+    """The best samples of similar tasks, as far as this space has them."""
     others = [r for r in records if r.space == space_name and _helps(r, search)]
     ranked = sorted(others, key=lambda r: (not _is_same(r, search), r.ratio or 1.0))
     found = dict.fromkeys(matching(search.space, r.values) for r in ranked)
@@ -27,7 +27,7 @@ def seeds_for(search: Search, records: Iterable[Record], space_name: str) -> lis
 
 
 def _helps(record: Record, search: Search) -> bool:
-    """Whether it was faster than the default there, by choices that there are here."""
+    """Whether it was faster than its default, by choices that exist here."""
     faster = record.ratio is not None and record.ratio < 1.0
     return faster and bool(record.values) and record.values.keys() <= search.space.knobs.keys()
 

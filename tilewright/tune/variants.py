@@ -1,9 +1,9 @@
-"""Choices above loops: variants of the whole model, each with one decision taken otherwise.
+"""Tuning above loops: variants of the whole model, each with one decision changed.
 
-What passes over the graph have decided (`graph.Decision`) is flipped one by one. A variant runs in
-turns with the model as it is; what counts are the kernels that differ. A variant that is faster by
-more than noise, as kernels must be, and whose model is not slower as a whole, wins: it is part of
-the model that the next decisions are measured in.
+The decisions of graph passes (`graph.Decision`) are changed one by one. Runs of a variant alternate
+with runs of the current model, and the kernels that differ are compared. A variant wins if these
+are faster by more than noise, as for kernels, and its model is not slower as a whole: it is then
+part of the model against which the next decisions are measured.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tilewright.tune.records.record import DECISIONS, Kind, Record
 from tilewright.tune.settings import Settings
 from tilewright.tune.summary import DecisionSummary, Summary
 
-#: The part of a search's time that decisions take at most.
+#: The share of a search's time for decisions.
 _SHARE: Final = 1 / 3
 
 
 @dataclass(frozen=True)
 class Varied:
-    """What has become of a model: with the options that win, and what each has gained."""
+    """The model with the winning options, and the gain of each decision."""
 
     model: NativeModel
     table: DecisionTable = field(default_factory=dict[str, Mapping[str, str]])
@@ -45,7 +45,7 @@ class Varied:
     interrupted: bool = False
 
     def summary(self, settings: Settings) -> Summary:
-        """What is told of it where nothing else was searched."""
+        """The summary if nothing else was searched."""
         records = text_path(settings.records)
         return Summary((), self.seconds, self.interrupted, records, self.decisions)
 
@@ -58,7 +58,7 @@ def search_variants(
 ) -> Varied:
     """Search for better decisions about a model for a part of the time.
 
-    An interrupt ends it as the clock does.
+    An interrupt ends it like the deadline.
     """
     if not model.decisions:
         return Varied(model)
@@ -89,27 +89,27 @@ def search_variants(
 class Variants:
     """The search for better decisions of passes."""
 
-    #: The model by the given options for keys of decisions.
+    #: Compiles the model with these options, by decision key.
     compiled: Callable[[Mapping[str, str]], NativeModel]
     model: NativeModel
     turns: InTurns
     file: RecordFile
     watcher: Watcher
-    #: When to stop, by the clock and by options of each decision.
+    #: When to stop, by time and by options of each decision.
     deadline: float
     trials: int | None = None
-    #: The options that win so far, and their records.
+    #: The winning options so far, and their records.
     taken: dict[str, str] = field(default_factory=dict[str, str])
     winners: dict[str, Record] = field(default_factory=dict[str, Record])
-    #: Decisions of which there is something to tell, and the keys of those that are done with.
+    #: Decisions to report, and the keys of those that are finished.
     _told: dict[str, Decision] = field(default_factory=dict[str, Decision])
     _done: set[str] = field(default_factory=set[str])
-    #: Options of which there are records: keys and names.
+    #: Options with records, as (decision key, option).
     _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     counts: Counter[str] = field(default_factory=Counter[str])
 
     def resume(self, records: Iterable[Record]) -> None:
-        """Take up what earlier searches have measured, by these sources."""
+        """Restore the results of earlier searches with the same sources."""
         target, version = self.model.target.machine, sources_version()
         own = [r for r in records if r.space == DECISIONS and r.target == target and r.values]
         own = [r for r in own if r.versions.get("sources") == version]
@@ -123,7 +123,7 @@ class Variants:
                 self._take(decision, found[decision.key])
 
     def run(self) -> None:
-        """Measure decisions until the time is up: those first that are about most of a run."""
+        """Measure decisions until the time is up, those with the largest share of a run first."""
         while time.monotonic() < self.deadline and (decision := self._next()):
             self._done.add(decision.key)
             before = self.taken.get(decision.key)
@@ -132,7 +132,7 @@ class Variants:
                     break
                 self._try(decision, option)
             if self.taken.get(decision.key) != before:
-                # There may be other decisions now.
+                # The new model may have other decisions.
                 self.model = self.compiled(self.taken)
 
     def _next(self) -> Decision | None:
@@ -140,7 +140,7 @@ class Variants:
         return max(left, key=lambda d: d.cycles, default=None)
 
     def summaries(self) -> tuple[DecisionSummary, ...]:
-        """What was gained, decision by decision."""
+        """The gain of each decision."""
         return tuple(map(self._summary, self._told.values()))
 
     def _summary(self, decision: Decision) -> DecisionSummary:
@@ -161,7 +161,7 @@ class Variants:
         return untried if self.trials is None else untried[: self.trials]
 
     def _try(self, decision: Decision, option: str) -> None:
-        """Measure an option shortly, and at length where that is promising."""
+        """Measure an option briefly, and at length if that is promising."""
         best = self.winners[decision.key].ratio if decision.key in self.winners else None
         default = {k: v for k, v in self.taken.items() if k != decision.key}
         self.counts[decision.key] += 1
@@ -194,7 +194,7 @@ class Variants:
         record = Record(
             task=decision.key,
             name=str(decision),
-            # Times are those of all calls in a run.
+            # Times are totals of a run.
             calls=1,
             target=self.model.target.machine,
             kind=kind,

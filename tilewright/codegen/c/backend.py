@@ -1,4 +1,4 @@
-"""Portable C as a back end: scalar loops and libm, compiled by the compiler that the system has."""
+"""The portable C back end: scalar loops and libm, compiled by the system's compiler."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _why_not_compiled(target: Target) -> str:
 
 
 def _require_native(target: Target) -> None:
-    """The compiler at hand is for this machine."""
+    """Refuse targets that the compiler at hand does not compile for."""
     if reason := _why_not_compiled(target):
         raise UserError(
             f"cannot compile C for {target.triple}",
@@ -70,7 +70,7 @@ def _require_native(target: Target) -> None:
 
 
 class CBackend(Backend):
-    """C; see `Backend`."""
+    """The C back end; see `Backend`."""
 
     name = "c"
 
@@ -97,7 +97,7 @@ class CBackend(Backend):
         return CCode(generate(function, profiled=profiled), target)
 
     def linked(self, kernels: Sequence[bytes], target: Target) -> tuple[bytes, ...]:
-        """One file of all kernels, since a compiler takes longer to start than for most of them."""
+        """One file of all kernels, since starting a compiler takes longer than most kernels."""
         _require_native(target)
         return (compile_source(file_of(kernels)),) if kernels else ()
 

@@ -16,8 +16,8 @@ from typing import Final
 from tilewright.support.errors import InternalError
 
 _NAMES: Final = ("cc", "gcc", "clang")
-#: Nothing that changes what floating point means; code that runs wherever it is put, without tables
-#: for unwinding, which nothing asks for.
+#: No changes to floating-point semantics; position-independent code, without unwind tables, which
+#: nothing uses.
 _OPTIONS: Final = (
     "-std=c99",
     "-D_POSIX_C_SOURCE=200809L",
@@ -35,7 +35,7 @@ NO_COMPILER: Final = "there is no C compiler: neither CC nor cc, gcc or clang na
 
 
 def find_compiler() -> list[str] | None:
-    """The command that compiles C: what CC says, the system's, or that of the package ziglang."""
+    """The command that compiles C: CC, the system's compiler, or that of the package ziglang."""
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
 

@@ -1,8 +1,8 @@
-"""From an expression to C: one row of a table per kind of node.
+"""Emits expressions as C: one row of a table per kind of node.
 
-Values that are used more than once in a statement get a name ahead of it, and so do parts of
-expressions that would nest too deeply. Select, `and` and `or` may be evaluated on both sides: what
-must not be read carries a mask (`lower.bounds`).
+Values used more than once in a statement get a name ahead of it, and so do subexpressions that
+would nest too deeply. Select, `and` and `or` may evaluate both sides: loads that must not happen
+carry a mask (`lower.bounds`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tilewright.support.errors import InternalError, UserError
 if TYPE_CHECKING:
     from tilewright.codegen.c.frame import CFrame
 
-#: Parentheses inside each other, from which on a part gets a name: compilers have limits.
+#: Nesting depth of parentheses at which a subexpression gets a name: compilers have limits.
 _DEEP: Final = 12
 
 
 def emit(frame: CFrame, root: Expr, *, as_index: bool = False) -> str:
-    """C for `root`; what has to come before it is written to `frame`.
+    """C for `root`; definitions it needs are written to `frame` first.
 
-    `as_index` says that sums and products of int64 do not overflow.
+    `as_index` asserts that sums and products of int64 do not overflow.
     """
     uses, wrapping = _uses(root), _wrapping(root, as_index)
     texts: dict[Expr, str] = {}
@@ -64,7 +64,7 @@ def emit(frame: CFrame, root: Expr, *, as_index: bool = False) -> str:
 
 
 def _uses(root: Expr) -> Counter[Expr]:
-    """How often each node is an operand."""
+    """How many times each node is an operand."""
     uses = Counter[Expr]()
     pending = [root]
     while pending:
@@ -76,7 +76,7 @@ def _uses(root: Expr) -> Counter[Expr]:
 
 
 def _wrapping(root: Expr, as_index: bool) -> frozenset[Expr]:
-    """The nodes that are used for their value, and not only to find an element."""
+    """The nodes used for their value, not only as an index, whose arithmetic must wrap around."""
     found: set[Expr] = set()
     pending = [] if as_index else [root]
     while pending:
@@ -103,7 +103,7 @@ def _is_worth_a_name(node: Expr) -> bool:
 
 
 def wrapped(dtype: DType, a: str, op: str, b: str) -> str:
-    """Integer arithmetic that wraps around."""
+    """Integer arithmetic that wraps around, computed in the unsigned type."""
     u = unsigned(dtype)
     return f"({c_type(dtype)})(({u}){a} {op} ({u}){b})"
 
@@ -162,7 +162,7 @@ def _emit_cast(frame: CFrame, node: Cast, args: Sequence[str], as_index: bool) -
 def _emit_select(_frame: CFrame, node: Select, args: Sequence[str], as_index: bool) -> str:
     del as_index
     condition, a, b = args
-    # C would widen both sides to one type, and give that.
+    # C would convert both sides to their common type, and give that.
     return f"({c_type(node.dtype)})({condition} ? {a} : {b})"
 
 
@@ -178,14 +178,14 @@ def _emit_load(frame: CFrame, node: Load, args: Sequence[str], as_index: bool) -
 
 # ---- calls --------------------------------------------------------------------------------------
 
-#: Functions of libm that are called by our name; those of float32 end in f.
+#: libm functions with the same name here; those for float32 end in f.
 _LIBM: Final = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
     "atanh erf pow atan2 sqrt floor ceil trunc fma copysign".split()
 )
-#: Those that have another name there; `round` goes to even, as the floating-point state says.
+#: libm functions with another name; `round` rounds to even in the default rounding mode.
 _OTHER_LIBM: Final = {"round": "nearbyint", "abs": "fabs", "coarse_exp": "exp"}
-#: What functions of our own compute (`c.inline_functions`).
+#: Functions that are defined here (`c.inline_functions`).
 _INLINE: Final = frozenset(
     "abs popcount clz ctz mulhi mulhi_doubled shift_nearest sigmoid coarse_sigmoid rsqrt".split()
 )
@@ -233,7 +233,7 @@ def _reinterpreted(frame: CFrame, node: Call, a: str) -> str:
 
 
 def _external(frame: CFrame, node: Call, args: Sequence[str]) -> str:
-    """A C function, which is declared by what it is called with."""
+    """A C function, declared with the types of the operands of this call."""
     from tilewright.codegen.c.frame import declared_type
 
     name = node.name.removeprefix("extern.")

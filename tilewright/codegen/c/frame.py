@@ -37,7 +37,7 @@ def declared_type(expr: Expr) -> str:
 
 @dataclass
 class Unit:
-    """What a source file is made of: the inline functions it uses, declarations, functions."""
+    """The parts of a source file: inline functions it uses, declarations, functions."""
 
     inline_functions: set[Key] = field(default_factory=set[Key])
     declarations: list[str] = field(default_factory=list[str])
@@ -49,7 +49,7 @@ class Unit:
 
 
 class CFrame:
-    """A function under construction; `is_main` where the kernel itself is, not a loop's body."""
+    """A function under construction; `is_main` for the kernel itself, not a loop's body."""
 
     def __init__(
         self, unit: Unit, name: str, workspace: Workspace, messages: list[str], *, is_main: bool
@@ -64,15 +64,15 @@ class CFrame:
         self._stack_used = 0
         self._heap: list[str] = []
         self._leaves = False
-        #: What is known when the function starts, and sizes may depend on.
+        #: The variables known when the function starts, on which sizes may depend.
         self.known: frozenset[Var] = frozenset()
-        #: Where the messages of each kernel that can fail begin in the table.
+        #: For each kernel that can fail, the offset of its messages in the table.
         self.first_messages: dict[str, int] = {}
-        #: The code of kernels that share it, with the sizes that it takes first.
+        #: For kernels with shared code, its name and its leading size arguments.
         self.shared: dict[str, tuple[str, tuple[int, ...]]] = {}
-        #: Calls of kernels so far, and whether each is recorded.
+        #: Number of kernel calls so far, and whether each is recorded.
         self.calls, self.profiled = 0, False
-        #: Numbered blocks of the heap, and lists.
+        #: The variables of numbered heap blocks and lists.
         self.blocks: dict[int, str] = {}
         self.lists: dict[int, str] = {}
 
@@ -94,7 +94,7 @@ class CFrame:
         return emit(self, expr, as_index=as_index)
 
     def named(self, dtype: DType, text: str, hint: str = "t") -> str:
-        """A name for a value."""
+        """Give a value a name."""
         name = self.names.new(hint)
         self.line(f"const {c_type(dtype)} {name} = {text};")
         return name
@@ -152,7 +152,7 @@ class CFrame:
         return True
 
     def _from_heap(self, size: Expr) -> str:
-        """Too large for the stack of a worker thread: one block for all its iterations."""
+        """Memory for a buffer too large for a worker's stack: one block for all its iterations."""
         slot = self.heap_slot()
         with self.block(f"if ({slot} == NULL)"):
             amount = self.named(size.dtype, self.value(simplify(size + ALIGNMENT)), "bytes")
@@ -162,19 +162,19 @@ class CFrame:
         return slot
 
     def heap_slot(self) -> str:
-        """A pointer that is null at first, and freed in the end."""
+        """A pointer, initially null, that is freed at the end."""
         slot = self.names.new("heap")
         self._heap.append(slot)
         return slot
 
     def heap_block(self, number: int) -> str:
-        """Where the address of a numbered block of the heap is kept."""
+        """The variable that holds the address of a numbered heap block."""
         if number not in self.blocks:
             self.blocks[number] = self.heap_slot()
         return self.blocks[number]
 
     def list_slot(self, number: int) -> str:
-        """Where the address of a numbered list is kept; it is released in the end."""
+        """The variable that holds the address of a numbered list, which is released at the end."""
         if number not in self.lists:
             self.lists[number] = self.names.new("list")
         return self.lists[number]
@@ -192,7 +192,7 @@ class CFrame:
         self.leave(str(code))
 
     def leave(self, status: str) -> None:
-        """Jump to the exit; functions that run on other threads have no status but the record."""
+        """Jump to the exit; functions on other threads have no status besides the error record."""
         if self.is_main:
             self.line(f"status = {status};")
         self.line("goto leave;")

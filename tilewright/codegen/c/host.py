@@ -1,6 +1,6 @@
-"""What host programs do beside arithmetic: call kernels, copy memory, hold blocks and lists.
+"""What host programs do besides arithmetic: call kernels, copy memory, hold blocks and lists.
 
-See `codegen.llvm.host`, which does the same in LLVM's terms.
+The counterpart of `codegen.llvm.host`.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def emit_kernel_call(frame: CFrame, node: Call) -> None:
 
 
 def _operand(frame: CFrame, expr: Expr) -> str:
-    """A number, or an address as a pointer."""
+    """The value of an operand; addresses become pointers."""
     if expr.dtype.name != _ADDRESS:
         return frame.named(expr.dtype, frame.value(expr), "arg")
     return f"(void *)(uintptr_t){frame.value(expr)}"
 
 
 def _record(frame: CFrame, operands: Sequence[Expr], args: Sequence[str]) -> None:
-    """Note when the call began and ended, and its numbers; others than whole ones as zero."""
+    """Record the start and end of a call, and its numbers; those that are no integers as zero."""
     numbers = [
         f"(int64_t){text}" if e.dtype.is_integer else "0"
         for e, text in zip(operands, args, strict=True)
@@ -66,7 +66,7 @@ def _record(frame: CFrame, operands: Sequence[Expr], args: Sequence[str]) -> Non
 
 
 def _leave_if_kernel_failed(frame: CFrame, first: int | None) -> None:
-    """A kernel's messages begin at number `first` of this function's."""
+    """Add `first`, the offset of the kernel's messages, to its error code."""
     if first is None:
         frame.line("(void)failed;")
         return
@@ -83,7 +83,7 @@ def _leave_if_kernel_failed(frame: CFrame, first: int | None) -> None:
 def _copy_memory(frame: CFrame, node: Call) -> None:
     to, source = (_operand(frame, a) for a in node.args[:2])
     size = frame.named(node.args[2].dtype, frame.value(node.args[2]), "bytes")
-    # There may be nothing to copy, and then no address either.
+    # With nothing to copy, the addresses may be null.
     frame.line(f"if ({size} > 0) memcpy({to}, {source}, (size_t){size});")
 
 
@@ -104,7 +104,7 @@ def _grow(frame: CFrame, node: Call) -> None:
 
 
 def _size(frame: CFrame, expr: Expr) -> str:
-    """A number of bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
+    """A size in bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
     size = frame.named(expr.dtype, frame.value(saturated(expr)), "bytes")
     return frame.named(expr.dtype, f"{size} < 1 ? 1 : {size}", "bytes")
 
@@ -162,7 +162,7 @@ def _list_insert(frame: CFrame, node: Call) -> None:
 def _list_erase(frame: CFrame, node: Call) -> None:
     slot = _list(frame, node)
     erased = f"tw_list_erase(&{slot}, {frame.value(node.args[1])})"
-    # Without memory to copy the list; it is small, and how small does not matter then.
+    # Out of memory for a copy of the list; the reported size does not matter, as lists are small.
     _require_memory(frame, f"!{erased}", str(EMPTY_BYTES))
 
 
@@ -188,7 +188,7 @@ def _list_release(frame: CFrame, node: Call) -> None:
 
 
 def _replace_list(frame: CFrame, slot: str, list_: str) -> None:
-    """Put a list into a slot, which takes over the reference."""
+    """Put a list into a slot, which takes ownership of the reference."""
     frame.line(f"uint64_t *const next = {list_};")
     frame.line(f"tw_list_release({slot});")
     frame.line(f"{slot} = next;")
@@ -210,7 +210,7 @@ HOST: dict[str, Callable[[CFrame, Call], None]] = {
 }
 
 
-# ---- what expressions ask -----------------------------------------------------------------------
+# ---- for expressions ----------------------------------------------------------------------------
 
 
 def _address_of(frame: CFrame, node: Call, args: Sequence[str]) -> str:
@@ -244,7 +244,7 @@ def _handed_over(frame: CFrame, slot: str, address: str) -> str:
 
 
 def _of_item(word: int | None) -> Callable[[CFrame, Call, Sequence[str]], str]:
-    """A word of an item of a list; a dimension where no number is given."""
+    """A word of a list's item; a dimension where no word is given."""
 
     def expression(frame: CFrame, node: Call, args: Sequence[str]) -> str:
         item = f"((uint64_t *)(uintptr_t){_list(frame, node)}[3 + {args[1]}])"

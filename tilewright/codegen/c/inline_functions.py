@@ -1,6 +1,6 @@
-"""Inline C functions for what C's operators leave undefined, or do not have.
+"""Inline C functions for operations that C's operators leave undefined or lack.
 
-A function is known by a word and the types it is for, as in `floordiv i32`, and is called
+A function is identified by a word and its types, as in `floordiv i32`, and named
 `tw_floordiv_i32`. Each is defined for all operands.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from tilewright.codegen.c.types import c_type, unsigned
 from tilewright.ir import DType
 
-#: What a function is known by: a word, and short names of types.
+#: Identifies a function: a word, and short names of types.
 Key = tuple[str, ...]
 
 
@@ -32,7 +32,7 @@ def _definition(key: Key) -> str:
 
 
 def _two(make: Callable[[DType], str]) -> Callable[..., tuple[str, str]]:
-    """A function of two operands that gives their type."""
+    """A function of two operands and a result of one type."""
 
     def source(dtype: DType) -> tuple[str, str]:
         t = c_type(dtype)
@@ -51,7 +51,7 @@ def _one(make: Callable[[DType], str]) -> Callable[..., tuple[str, str]]:
 
 def _extreme(compare: str) -> Callable[[DType], str]:
     def body(dtype: DType) -> str:
-        # What is NaN stays.
+        # Keep NaN.
         keeps = " || a != a" if dtype.is_float else ""
         return f"  return a {compare} b{keeps} ? a : b;"
 
@@ -59,7 +59,7 @@ def _extreme(compare: str) -> Callable[[DType], str]:
 
 
 def _division(floors: bool, remains: bool) -> Callable[[DType], str]:
-    """By zero gives 0, by -1 negates: neither is left to the machine."""
+    """Division by 0 gives 0, by -1 negates: C leaves the first and overflow undefined."""
 
     def body(dtype: DType) -> str:
         t, u = c_type(dtype), unsigned(dtype)
@@ -86,7 +86,7 @@ def _shift_right(dtype: DType) -> str:
     t, u, last = c_type(dtype), unsigned(dtype), dtype.bits - 1
     if not dtype.is_signed:
         return f"  return b < {dtype.bits} ? ({t})(a >> b) : 0;"
-    # C leaves open what becomes of the sign.
+    # In C, shifting a negative number right is implementation-defined.
     return (
         f"  const int by = ({u})b < {dtype.bits} ? (int)b : {last};\n"
         f"  return ({t})(a < 0 ? ~(~a >> by) : a >> by);"
@@ -94,7 +94,7 @@ def _shift_right(dtype: DType) -> str:
 
 
 def _saturating(source: DType, wanted: DType) -> tuple[str, str]:
-    """Truncates; what is beyond the type becomes its nearest number, NaN becomes 0."""
+    """Truncates; out-of-range values saturate, NaN becomes 0."""
     s, t, suffix = c_type(source), c_type(wanted), "f" if source.bits == 32 else ""
     low, power = int(wanted.min_value), wanted.bits - wanted.is_signed
     least = f"{t[:-2].upper()}_MIN" if low else "0"

@@ -1,7 +1,7 @@
 """A model as one C file that needs nothing but libc and libm: kernels, weights, and functions.
 
 Everything but the functions that the header declares is private to the file. Parallel loops run on
-OpenMP's threads where the compiler has them, and in the caller's thread elsewhere.
+OpenMP's threads if the compiler supports OpenMP, else in the caller's thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.codegen.c.types import function_name
 from tilewright.codegen.interface import Interface
 from tilewright.support.memory import ALIGNMENT
 
-#: Bytes of constants in a line.
+#: Bytes of constants per line.
 _LINE: Final = 32
 _MAX_ERROR: Final = 512
 
@@ -116,7 +116,7 @@ const char *{prefix}_error(void) {{
 
 
 def library_source(model: Interface, code: str, constants: Sequence[Any]) -> Iterator[str]:
-    """The parts of the file: `code` is that of the program and its kernels."""
+    """The parts of the file; `code` is that of the program and its kernels."""
     yield _FIRST.format(prefix=model.prefix)
     yield "#include <stdio.h>\n#ifdef _OPENMP\n#include <omp.h>\n#endif\n"
     yield code
@@ -146,7 +146,7 @@ def _escaped(char: str) -> str:
 
 
 def _constant(number: int, array: Any) -> Iterator[str]:
-    """An array as whole numbers of its elements' size: the same on every machine."""
+    """An array as unsigned integers of its elements' size: the same on every machine."""
     size = array.dtype.itemsize
     size = size if size in (1, 2, 4, 8) else 1
     words = np.ascontiguousarray(array).reshape(-1).view(f"u{size}")
@@ -174,7 +174,7 @@ def _run(model: Interface, constants: int) -> str:
         takes=", ".join(takes),
         program=function_name(model.program),
         count=len(words) + 3,
-        # The word before it is the thread pool's, which is not there.
+        # The word before it is the thread pool's, which is left null.
         last=len(words) + 1,
         record=1 + sum(1 + len(t.shape) for t in model.outputs),
         constants=constants,
@@ -184,7 +184,7 @@ def _run(model: Interface, constants: int) -> str:
 
 
 def _handed_over(model: Interface) -> Iterator[str]:
-    """Outputs whose sizes the run determines: their memory, and their shapes, in order."""
+    """Return outputs whose sizes the run computes: their memory, and their shapes, in order."""
     at = 0
     for k, place in model.records.items():
         yield f"outputs[{k}] = (void *)(uintptr_t)record[{place}];"

@@ -1,4 +1,4 @@
-"""Lists of tensors in C: what sequences and optionals are while a program runs.
+"""Lists of tensors in C: sequences and optionals at run time.
 
 The layout is that of `codegen.llvm.lists`, in words of eight bytes:
 

@@ -1,4 +1,4 @@
-"""Source files: kernels, host programs, and what comes before them."""
+"""Source files: kernels, host programs, and the prelude before them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tilewright.codegen.convention import (
 from tilewright.codegen.sizes import saturated
 from tilewright.ir import Buffer, Expr, Function, Param
 
-#: Loaders look functions up by names that C has no way to spell; other compilers than GCC and Clang
-#: give them C's names. Exported files make all of it private to them.
+#: Loaders look functions up by names that are not valid in C, which GCC and Clang can assign; other
+#: compilers use the C names. Exported files make all of it private.
 PRELUDE: Final = """\
 #include <math.h>
 #include <stdbool.h>
@@ -83,12 +83,12 @@ class CKernel:
     workspace: Expr
 
     def serialized(self) -> bytes:
-        """The parts of the text as JSON, from which files are made."""
+        """The parts of the text as JSON, for `file_of`."""
         return json.dumps([self.inline_functions, self.declarations, self.body]).encode()
 
 
 def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
-    """One source file of several kernels, each as `CKernel.serialized` gave it."""
+    """One source file of several kernels, each from `CKernel.serialized`."""
     used, declarations = set[Key](), dict[str, None]()
     bodies: list[str] = []
     for data in kept:
@@ -108,7 +108,7 @@ def file_of(kept: Iterable[bytes], *, first: str = "", last: str = "") -> str:
 
 
 def generate(function: Function, *, profiled: bool = False) -> CKernel:
-    """C for a lowered function: the kernel, and the ways to call it."""
+    """C for a lowered function: the kernel, and its entry points."""
     unit, messages = Unit(), list[str]()
     workspace = Workspace.of(function)
     if profiled:
@@ -152,7 +152,7 @@ def _emit_kernel(
     emit_stmt(frame, function.body)
     head = f"{frame.name}({', '.join([*params, 'const uint64_t *env'])})"
     kinds = ", ".join([*map(_kind, parameters(function)), "const uint64_t *"])
-    # Host programs declare it by the same text.
+    # Must equal the text by which host programs declare it.
     declared = f'TW_KERNEL int32_t {frame.name}({kinds}) TW_NAMED("{function.name}");'
     unit.declare(declared)
     unit.functions.append(frame.finished(f"TW_KERNEL int32_t {head}", [*first, "  (void)env;"]))
@@ -183,7 +183,7 @@ def _emit_workspace(unit: Unit, function: Function, workspace: Workspace) -> Non
 
 
 def _add(unit: Unit, head: str, label: str, body: Sequence[str]) -> None:
-    """A function that takes words, by a name that loaders know."""
+    """Add a function that takes words, by the name that loaders look up."""
     unit.declare(f'TW_KERNEL {head}(const uint64_t *) TW_NAMED("{label}");')
     text = [f"TW_KERNEL {head}(const uint64_t *words) {{", *body, "}"]
     unit.functions.append("\n".join(text) + "\n")
@@ -200,7 +200,7 @@ def _from_word(frame: CFrame, param: Param, number: int) -> str:
 
 
 def _emit_release(unit: Unit, function: Function) -> None:
-    """For the caller of a program, who is handed lists over."""
+    """The function by which the caller of a program releases lists that it received."""
     name = f"{function_name(function.name)}_release"
     unit.declare(f'TW_KERNEL void {name}(uint64_t *) TW_NAMED("{function.name}.release");')
     unit.functions.append(

@@ -1,4 +1,4 @@
-"""From statements to C: one row of a table per kind of statement."""
+"""Emits statements as C: one row of a table per kind of statement."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _POOL_RUN = "TW_POOL void tw_pool_run(void *, void (*)(void *, int64_t, int64_t)
 
 
 def _captured(frame: CFrame, body: Stmt) -> tuple[list[Var], list[Buffer]]:
-    """Variables and buffers that `body` uses and that have a value at this point."""
+    """Variables and buffers that `body` uses and that are defined at this point."""
     variables, buffers = used_by(body)
     return [v for v in variables if frame.knows(v)], [b for b in buffers if frame.knows(b)]
 

@@ -1,4 +1,4 @@
-"""How the IR's types and constants look in C, and what its names become."""
+"""How the IR's types, constants and names map to C's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from tilewright.ir import Const, DType
 
 _FLOATS: Final = {"float32": "float", "float64": "double"}
-#: Words that no variable may have for a name: C's own, and what the code refers to.
+#: Names that no variable may have: C's keywords, and names that the code refers to.
 _RESERVED: Final = frozenset(
     "auto bool break case char const continue default do double else enum extern false float for "
     "goto if inline int long main register restrict return short signed sizeof static struct "
@@ -37,12 +37,12 @@ def memory_type(dtype: DType) -> str:
 
 
 def unsigned(dtype: DType) -> str:
-    """An unsigned type that C does not widen, for arithmetic that wraps around."""
+    """An unsigned type that C does not promote, for arithmetic that wraps around."""
     return "uint64_t" if dtype.bits == 64 else "uint32_t"
 
 
 def c_constant(node: Const) -> str:
-    """A constant of just its type's value."""
+    """A constant with exactly its type's value."""
     value, dtype = node.value, node.dtype
     if dtype.is_bool:
         return "true" if value else "false"
@@ -68,19 +68,19 @@ def _integer(value: int, dtype: DType) -> str:
 
 
 def identifier(name: str) -> str:
-    """A name that C takes, as near to `name` as can be."""
+    """A valid C identifier, as similar to `name` as possible."""
     return re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
 
 
 class Names:
-    """Names for the variables of one function, each of them once."""
+    """Unique names for the variables of one function."""
 
     def __init__(self) -> None:
         self._taken = set[str](_RESERVED)
 
     def new(self, hint: str) -> str:
         base = identifier(hint)
-        # Names that begin with an underscore are the compiler's, those of libm are functions.
+        # Names that begin with an underscore are reserved, those of libm are functions.
         if base[0].isdigit() or base.startswith(("_", "tw_")) or _LIBM.fullmatch(base):
             base = f"v{base}"
         name, count = base, 0
@@ -92,5 +92,5 @@ class Names:
 
 
 def function_name(name: str) -> str:
-    """What a kernel is called in C: no function of libc is."""
+    """The C name of a kernel, which no libc function has."""
     return f"tw_{identifier(name)}"

@@ -1,10 +1,9 @@
-"""CUDA as a back end: kernels as PTX inside object files of the processor that launches them.
+"""The CUDA back end: kernels as PTX inside object files of the host.
 
-A loop function becomes a function of the host, called like any other (`codegen.convention`), whose
-launches carry the device's code: a line of JSON that says how it is launched, then PTX, and machine
-code where NVIDIA's assembler is at hand (`support.ptxas`), so that loading compiles nothing;
-`runtime.gpu.image` reads it. So host programs, artifacts and loading are the same as for
-processors.
+A loop function becomes a host function, called like any other (`codegen.convention`), whose
+launches carry the device's code: a line of JSON with the launch parameters, then PTX, and machine
+code if NVIDIA's assembler is available (`support.ptxas`), so that loading compiles nothing;
+`runtime.gpu.image` reads it. So host programs, artifacts and loading are the same as for CPUs.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ from tilewright.support.errors import UserError
 from tilewright.support.ptxas import Assembled, disassembled, find_assembler
 from tilewright.target import Target
 
-#: What launches are told of the functions that they are part of.
+#: Attributes of a function that its launches inherit.
 _KNOWN: Final = (MERGED, OVERLAPS)
-#: Local buffers lose their dimensions of threads while accesses still have all of theirs.
+#: Before this pass, local buffers lose their thread dimensions, while accesses still have all.
 _BEFORE: Final = "flatten"
 
 
 class Launchable(Protocol):
-    """What launches of a kernel need to know."""
+    """What a kernel's launches need to know."""
 
     @property
     def name(self) -> str: ...
@@ -82,13 +81,13 @@ class Launchable(Protocol):
 
 
 def _told(kernel: Function, known: Mapping[str, Any], constants: set[Param]) -> Function:
-    """A kernel that knows these attributes, and which of its parameters are constants."""
+    """The kernel with these attributes, and a list of its parameters that are constants."""
     own = tuple(k for k, param in enumerate(kernel.params) if param in constants)
     return kernel.with_attrs(**known, **({CONSTANTS: own} if own else {}))
 
 
 class DeviceCode(Code):
-    """A function of the host, and the code of the kernels that it launches, by name."""
+    """A host function, and the device code of the kernels it launches, by name."""
 
     def __init__(
         self, host: LlvmCode, images: Mapping[str, Sequence[bytes]], target: Target
@@ -97,7 +96,7 @@ class DeviceCode(Code):
         self.name, self.messages, self.workspace = host.name, host.messages, host.workspace
 
     def text(self) -> str:
-        """The LLVM IR of the host's part."""
+        """The LLVM IR of the host function."""
         return self._host.text()
 
     def assembly(self) -> str:
@@ -105,7 +104,7 @@ class DeviceCode(Code):
         return "\n".join(self._texts())
 
     def machine_code(self) -> str:
-        """What the assembler says of each kernel, and its instructions where these can be shown."""
+        """The assembler's report on each kernel, and its instructions where they can be shown."""
         assembler = find_assembler()
         if assembler is None:
             return ""
@@ -126,14 +125,14 @@ class DeviceCode(Code):
 
 
 class CudaBackend(Backend):
-    """CUDA; see `Backend`."""
+    """The CUDA back end; see `Backend`."""
 
     name = "cuda"
 
     def passes(
         self, target: Target, *, checked: bool = False, denormals: Denormals = "flush"
     ) -> list[NamedPass]:
-        # Denormals cost nothing on these machines, which keep them.
+        # Denormals cost nothing on GPUs, so they are kept.
         arithmetic = Arithmetic.of(target, "keep")
         flat = flat_loop_passes(checked=checked, formats=native_formats(target))
         at = [name for name, _ in flat].index(_BEFORE)
@@ -145,19 +144,19 @@ class CudaBackend(Backend):
             ("expand_rounding", lambda f: expand_rounding(f, target)),
             ("vectorize", vectorize),
             ("unroll", unroll),
-            # Takes vectors that are written out.
+            # Matches explicit vectors.
             ("join_pairs", join_pairs),
             ("wait_for_products", wait_for_products),
-            # Finds copies that are whole vectors.
+            # Matches copies of whole vectors.
             ("stage_copies", stage_copies),
             ("swizzle_operands", swizzle_operands),
-            # Takes whole launches, and leaves sums of numbers of blocks.
+            # Needs whole launches, and introduces sums of block counts.
             ("merge_launches", lambda f: merge_launches(f, target)),
             ("overlap_launches", overlap_launches),
             ("simplify_flat", simplify_function),
             ("single_threaded", single_threaded),
             ("read_early", read_early),
-            # Looks at whole phases, which stay as they are from here on.
+            # Analyses whole phases, which no later pass changes.
             ("place_barriers", place_barriers),
             ("fence_operands", fence_operands),
         ]
@@ -183,10 +182,10 @@ class CudaBackend(Backend):
         return DeviceCode(LLVM.generate(calling, host, denormals="keep"), images, target)
 
     def images(self, kernel: Function, target: Target) -> tuple[bytes, ...]:
-        """The code of a kernel for aligned arrays; then that for others, if it differs."""
+        """The code of a kernel for aligned arrays, and for unaligned ones if it differs."""
         made = [generate_kernel(kernel, target, alignment) for alignment in (WIDEST, 1)]
         (best, text), (least, other) = ((k, ptx_of(k, target)) for k in made)
-        # Few arrays are not aligned: the driver compiles code for them, if they come.
+        # Unaligned arrays are rare: the driver compiles their code on demand.
         images = image_of(best, text, machine_code_of(text, target)), image_of(least, other)
         return images if text != other else images[:1]
 
@@ -209,7 +208,7 @@ class CudaBackend(Backend):
 
 
 def image_of(kernel: Launchable, code: str, machine_code: bytes = b"") -> bytes:
-    """The device's code of a kernel, behind a line that says how it is launched."""
+    """A kernel's device code, preceded by a line of JSON with its launch parameters."""
     head: dict[str, Any] = {
         "entry": kernel.name,
         "threads": kernel.threads,
@@ -234,7 +233,7 @@ def ptx_of(kernel: DeviceKernel, target: Target) -> str:
 
 
 def machine_code_of(text: str, target: Target) -> bytes:
-    """What PTX becomes on the target; empty where no assembler takes it, which drivers may."""
+    """The machine code for PTX; empty without an assembler, in which case the driver compiles."""
     assembler = find_assembler()
     return assembler.assemble(text, target.cpu).code if assembler else b""
 

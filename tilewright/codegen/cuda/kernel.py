@@ -1,10 +1,10 @@
-"""From a kernel of a GPU to LLVM IR for NVPTX.
+"""Emits a GPU kernel as LLVM IR for NVPTX.
 
-All threads of a block run the same code. Loops over blocks and threads are the numbers that the
-machine gives to each; a phase (`lower.gpu.launches`) is skipped by threads that it has no iteration
-for. A kernel takes its buffers and numbers in order, and last the address of an error record:
-where a check fails, the first thread to find it leaves the number of the message and its values
-there, and all that find it return. Where blocks wait for each other, the address of a counter comes
+All threads of a block run the same code. The variables of loops over blocks and threads are the
+hardware's indices; a phase (`lower.gpu.launches`) is skipped by threads without an iteration in it.
+A kernel takes its buffers and numbers in order, and last the address of an error record: where a
+check fails, the first thread to find it stores the message number and its values there, and every
+thread that finds it returns. Kernels whose blocks wait for each other take the address of a counter
 before that of the record.
 """
 
@@ -50,14 +50,14 @@ from tilewright.target import Target
 
 _SHARED_SPACE: Final = 3
 _REGISTERS: Final = {"threadIdx": "tid", "blockIdx": "ctaid"}
-#: Let the launches after begin to wait likewise, and wait until those before have ended.
+#: Let dependent launches start (and wait likewise), then wait for the preceding launches to end.
 _WAIT: Final = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
-#: The attribute of functions that says which of their parameters are constants of the model.
+#: The attribute that lists a function's parameters that are constants of the model.
 CONSTANTS: Final = "constants"
-#: Bytes of constants that a kernel asks for while it waits: fewer come soon enough, and more would
-#: drive others out of the cache.
+#: Sizes of the constants that a kernel prefetches to L2 while it waits: smaller ones arrive soon
+#: enough, and larger ones would evict others.
 _LEAST_ASKED, _MOST_ASKED = 1 << 16, 1 << 24
-#: Bytes that are asked for at once: all threads of a launch ask for lines of a constant in turn.
+#: Bytes per prefetch: the threads of a launch prefetch the lines of a constant round-robin.
 _LINE: Final = 128
 _ASK: Final = """{
   .reg .pred done;
@@ -94,10 +94,10 @@ asking:
   bra asking;
 asked:
 }"""
-#: How many blocks there are along x, the only axis of launches whose blocks wait for each other.
+#: The number of blocks along x, the only axis of launches whose blocks wait for each other.
 _BLOCKS: Final = "llvm.nvvm.read.ptx.sreg.nctaid.x"
-#: A block adds to the counter, and waits until its highest bit has changed. What it has written
-#: before is seen by those that see the sum.
+#: A block adds to the counter, and waits until the counter's highest bit has changed. Its earlier
+#: writes are visible to all that see the sum (release and acquire).
 _MEET: Final = """{
   .reg .pred changed;
   .reg .b32 before, now;
@@ -116,22 +116,22 @@ class DeviceKernel(NamedTuple):
     name: str
     llvm: str
     threads: tuple[int, int, int]
-    #: Bytes of memory that the threads of a block share.
+    #: Bytes of shared memory.
     shared: int
     messages: tuple[str, ...]
-    #: What it does with each of its buffers (`lower.gpu.accesses`); None where launches wait for
-    #: all before them, whatever these touch.
+    #: How it accesses each of its buffers (`lower.gpu.accesses`); None where launches wait for all
+    #: preceding ones, whatever memory these touch.
     access: tuple[str, ...] | None
     #: Whether its blocks wait for each other.
     is_cooperative: bool
-    #: Whether it waits itself for launches before it, so that it may begin before these end.
+    #: Whether it waits for preceding launches itself, so that it may start before they end.
     waits: bool
-    #: How many launches its function would make without merging.
+    #: The number of launches that were merged into it.
     stands_for: int
 
 
 def generate_kernel(function: Function, target: Target, alignment: int = 1) -> DeviceKernel:
-    """LLVM IR for one kernel, all buffers of which are aligned to `alignment` bytes."""
+    """LLVM IR for one kernel, assuming that all buffers are aligned to `alignment` bytes."""
     function = _aligned(function, alignment)
     module = llvm.Module(function.name)
     module.triple = target.triple
@@ -151,7 +151,7 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
     access = dict(zip(function.buffers, access_of(function), strict=True))
     for param, argument in zip(function.params, kernel.args, strict=False):
         if isinstance(param, Buffer):
-            # Other blocks write what this one reads after a barrier.
+            # After a barrier this block may read what other blocks have written.
             if not together or "w" not in access[param]:
                 argument.add_attribute("noalias")
             argument.attributes.align = param.alignment
@@ -187,7 +187,7 @@ def generate_kernel(function: Function, target: Target, alignment: int = 1) -> D
 
 
 def _ask_for(builder: Any, constant: Param, address: LLValue) -> None:
-    """Let a constant come to the cache that all multiprocessors share, which nobody waits for."""
+    """Prefetch a constant of suitable size to L2."""
     if not isinstance(constant, Buffer) or not all(isinstance(e, Const) for e in constant.shape):
         return
     size = prod(int(e.value) for e in constant.shape if isinstance(e, Const))
@@ -200,7 +200,7 @@ def _ask_for(builder: Any, constant: Param, address: LLValue) -> None:
 
 
 def _aligned(function: Function, alignment: int) -> Function:
-    """The function with this alignment of its buffers; those in shared memory have their own."""
+    """The function with this buffer alignment; shared memory has its own."""
     better = {b: b.with_(alignment=alignment) for b in function.buffers if b.alignment < alignment}
     shared = [b for b in buffers_of(function) if b.scope == "shared"]
     better |= {b: b.with_(alignment=SHARED_ALIGNMENT) for b in shared}
@@ -220,7 +220,7 @@ class DeviceFrame(Frame):
         counter: LLValue | None = None,
     ) -> None:
         super().__init__(cx, record, Workspace(), [], emit_stmt, is_host=False)
-        #: What blocks count on that wait for each other.
+        #: The counter of blocks that wait for each other.
         self._counter = counter
         self._shared = shared
         self._threads = dict(zip("xyz", threads, strict=True))
@@ -240,7 +240,7 @@ class DeviceFrame(Frame):
             return cx.builder.addrspacecast(place, pointer)
 
     def _shared_memory(self) -> LLValue:
-        """All shared memory; how much there is, launches say."""
+        """All shared memory; launches set its size."""
         found = self.cx.module.globals.get("shared")
         if found is None:
             kind = llvm.ArrayType(i8, 0)
@@ -249,7 +249,7 @@ class DeviceFrame(Frame):
         return found
 
     def thread_loop(self, loop: For) -> None:
-        """A loop over blocks or threads: each of these runs one iteration."""
+        """A loop over blocks or threads: each block or thread runs one iteration."""
         cx = self.cx
         level, _, axis = loop.axis.partition(".")
         number = self._number(level, axis)
@@ -267,7 +267,7 @@ class DeviceFrame(Frame):
             self.emit_body(self, loop.body)
 
     def _idle(self, phase: For) -> list[LLValue]:
-        """Conditions along axes that a phase does not use: only the first thread takes part."""
+        """Conditions for axes that a phase does not use: only their first thread takes part."""
         used = {s.axis[-1] for s in walk(phase) if isinstance(s, For) and is_over_threads(s)}
         zero = llvm.Constant(i64, 0)
         return [
@@ -296,28 +296,28 @@ class DeviceFrame(Frame):
         self._in_phase = before
 
     def _number(self, level: str, axis: str) -> LLValue:
-        """Which thread of its block this is, or which block, along an axis."""
+        """The index of this thread or block along an axis."""
         name = f"llvm.nvvm.read.ptx.sreg.{_REGISTERS[level]}.{axis}"
         with self._in_entry():
             read = self.cx.builder.call(self.cx.declare(name, i32, []), [])
             return self.cx.builder.zext(read, i64)
 
     def barrier(self) -> None:
-        """All threads of the block wait for each other; what they wrote is seen by all."""
+        """A barrier of the threads of a block, which makes their writes visible to each other."""
         declared = self.cx.declare("llvm.nvvm.barrier.cta.sync.aligned.all", void, [i32])
         self.cx.builder.call(declared, [llvm.Constant(i32, 0)])
         self.cx.available.forget()
 
     def grid_barrier(self) -> None:
-        """All threads of the launch wait for each other; what they wrote is seen by all."""
+        """A barrier of all threads of a launch, which makes their writes visible to each other."""
         assert self._counter is not None, "the kernel takes a counter"
         builder, zero, one = self.cx.builder, llvm.Constant(i64, 0), llvm.Constant(i32, 1)
         self.barrier()
         numbers = [self._number("threadIdx", axis) for axis, n in self._threads.items() if n > 1]
         firsts = [builder.icmp_unsigned("==", number, zero) for number in numbers]
         with self._guarded(firsts):
-            # The sum of what all blocks add changes the highest bit, whatever it was before, so
-            # that the counter is never reset.
+            # The blocks' addends sum to 2**31, which flips the highest bit whatever it was before,
+            # so that the counter is never reset.
             blocks = builder.call(self.cx.declare(_BLOCKS, i32, []), [])
             most = builder.sub(llvm.Constant(i32, (1 << 31) + 1), blocks)
             is_first = builder.icmp_unsigned("==", self._number("blockIdx", "x"), zero)

@@ -1,7 +1,7 @@
-"""Where the buffers of a kernel lie in the memory that the threads of a block share.
+"""The layout of a kernel's buffers in shared memory.
 
-They follow each other; those of the two branches of a condition take the same place, because a
-block runs one of these.
+Buffers follow each other; those of the two branches of a condition overlap, because a block runs
+only one branch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHARED_ALIGNMENT: Final = 16
 
 
 class SharedMemory(NamedTuple):
-    """The bytes where buffers begin, how many there are, and their alignment."""
+    """The byte offsets of buffers, their total size, and their alignment."""
 
     places: dict[Buffer, int]
     size: int
@@ -56,7 +56,7 @@ def bytes_of(buffer: Buffer) -> int:
 
 
 def _place(stmt: Stmt, start: int, places: dict[Buffer, int], alignments: dict[Buffer, int]) -> int:
-    """The end of what is allocated in a statement."""
+    """The end of the buffers allocated in a statement."""
     if isinstance(stmt, Alloc):
         for buffer in stmt.buffers:
             if buffer.scope == "shared":

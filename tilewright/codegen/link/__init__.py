@@ -1,4 +1,4 @@
-"""Object files put together without tools: relocatable files, and archives of them."""
+"""Linking without tools: relocatable files, and archives of them."""
 
 # pyright: reportUnusedImport=false
 from tilewright.codegen.link.archive import archive

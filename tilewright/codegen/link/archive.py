@@ -1,6 +1,6 @@
-"""Archives (`.a`, `.lib`): object files with an index of what they define.
+"""Archives (`.a`, `.lib`): object files with an index of the symbols they define.
 
-Linux and Windows have System V's index, macOS that of BSD.
+Linux and Windows use System V's index, macOS that of BSD.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.codegen.link.members import Member
 
 _MAGIC: Final = b"!<arch>\n"
 _HEADER_BYTES: Final = 60
-#: Names in front of BSD's members are as long, so that their contents begin at multiples of 8.
+#: BSD names before a member's contents have this length, so that contents are 8-byte aligned.
 _NAME_BYTES: Final = 20
 
 
@@ -50,7 +50,7 @@ def _bsd(files: Sequence[Member]) -> bytes:
 
 
 def _named(name: str, data: bytes) -> tuple[bytes, bytes, bytes]:
-    """A member whose name stands before its contents."""
+    """A member with its name before its contents (BSD)."""
     front = name.encode().ljust(_NAME_BYTES, b"\0")
     return _member(f"#1/{_NAME_BYTES}", front + data + b"\n" * (-len(data) % 8), 1)
 

@@ -1,4 +1,4 @@
-"""Object files of Windows (COFF): their names, and data as one."""
+"""Windows object files (COFF): renames symbols, and makes files of data."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _HEADER: Final = struct.Struct("<HHIIIHH")
 _SECTION: Final = struct.Struct("<8s6I2HI")
 _SYMBOL: Final = struct.Struct("<8sIhHBB")
 _MACHINES: Final = {0x8664: "x86_64", 0xAA64: "aarch64"}
-#: Storage classes that other files see.
+#: Storage classes visible to other files.
 _EXTERNAL, _WEAK = 2, 105
-#: Initialized data that is read only, 64 bytes aligned.
+#: Initialized read-only data, 64-byte aligned.
 _READ_ONLY: Final = 0x40000040 | 0x00700000
 LEAD: Final = ""
 
 
 class _Symbol(NamedTuple):
-    """A symbol, and where its record lies."""
+    """A symbol, and the offset of its record."""
 
     name: str
     place: int
@@ -32,12 +32,12 @@ def is_coff(code: bytes) -> bool:
 
 
 def defined_names(code: bytes) -> list[str]:
-    """What a file defines for others."""
+    """The external symbols that a file defines."""
     return [s.name for s in _symbols(code) if s.is_defined]
 
 
 def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
-    """The file with other names for what files share. New names go after the others."""
+    """The file with external symbols renamed. New names are appended to the string table."""
     made, strings = bytearray(code), _strings_at(code)
     (size,) = struct.unpack_from("<I", code, strings)
     added = bytearray()
@@ -52,7 +52,7 @@ def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
 
 
 def data_file(data: DataSymbol, like: bytes) -> bytes:
-    """A file for the same machine as another, which defines the data."""
+    """A file for the same machine as `like`, which defines the data."""
     (machine, *_) = _HEADER.unpack_from(like)
     start = _HEADER.size + _SECTION.size
     symbols = start + data.size
@@ -70,7 +70,7 @@ def _strings_at(code: bytes) -> int:
 
 
 def _symbols(code: bytes) -> Iterator[_Symbol]:
-    """The symbols that files share."""
+    """The external symbols, defined or not."""
     _, _, _, start, count, _, _ = _HEADER.unpack_from(code)
     strings, k = _strings_at(code), 0
     while k < count:
@@ -82,7 +82,7 @@ def _symbols(code: bytes) -> Iterator[_Symbol]:
 
 
 def _name(code: bytes, field: bytes, strings: int) -> str:
-    """A name of up to eight bytes stands in its record, others among the strings."""
+    """Names of up to eight bytes are in the record itself, others in the string table."""
     zero, offset = struct.unpack("<II", field)
     if zero:
         return field.rstrip(b"\0").decode()

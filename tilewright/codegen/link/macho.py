@@ -1,4 +1,4 @@
-"""Object files of macOS (Mach-O): their names, and data as one."""
+"""macOS object files (Mach-O): renames symbols, and makes files of data."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SYMTAB: Final = struct.Struct("<6I")
 _SYMBOL: Final = struct.Struct("<IBBHQ")
 _MAGIC: Final = 0xFEEDFACF
 _LC_SYMTAB, _LC_SEGMENT, _LC_BUILD_VERSION = 0x2, 0x19, 0x32
-#: Bits of a symbol's kind: seen by other files, seen by no other library, and what it is.
+#: Bits of a symbol's type: N_EXT, N_PEXT, the mask N_TYPE, its value N_SECT, the mask N_STAB.
 _EXTERNAL, _PRIVATE, _KIND, _IN_SECTION, _DEBUG = 0x1, 0x10, 0x0E, 0x0E, 0xE0
 _READABLE: Final = 7
-#: C's names begin with it.
+#: C symbols begin with it.
 LEAD: Final = "_"
 
 
 class _Symbol(NamedTuple):
-    """A symbol, where its record lies, and its kind."""
+    """A symbol, the offset of its record, and its type."""
 
     name: str
     place: int
@@ -40,14 +40,14 @@ def is_macho(code: bytes) -> bool:
 
 
 def defined_names(code: bytes) -> list[str]:
-    """What a file defines for others."""
+    """The external symbols that a file defines."""
     return [s.name for s in _symbols(code) if s.is_defined]
 
 
 def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
-    """The file with other names for what files share, which libraries then keep to themselves.
+    """The file with external symbols renamed, which also become private to a linked library.
 
-    All strings are written once more, after the rest of the file.
+    All strings are written again, after the rest of the file.
     """
     made, place = bytearray(code), _command_at(code, _LC_SYMTAB)
     _, _, _, _, start, size = _SYMTAB.unpack_from(code, place)
@@ -68,7 +68,7 @@ def renamed(code: bytes, rename: Callable[[str], str]) -> bytes:
 
 
 def data_file(data: DataSymbol, like: bytes) -> bytes:
-    """A file for the same machine and system as another, which defines the data."""
+    """A file for the same machine and system as `like`, which defines the data."""
     _, cpu, subtype, *_ = _HEADER.unpack_from(like)
     system = _build_version(like)
     sizes = _SEGMENT.size + _SECTION.size, len(system), _SYMTAB.size
@@ -90,7 +90,7 @@ def data_file(data: DataSymbol, like: bytes) -> bytes:
 
 
 def _build_version(code: bytes) -> bytes:
-    """The command that says which system a file is for, where there is one."""
+    """The load command with the system that a file is for, if there is one."""
     for kind, place, size in _commands(code):
         if kind == _LC_BUILD_VERSION:
             return code[place : place + size]
@@ -98,7 +98,7 @@ def _build_version(code: bytes) -> bytes:
 
 
 def _commands(code: bytes) -> Iterator[tuple[int, int, int]]:
-    """The kind, place and size of each load command."""
+    """The kind, offset and size of each load command."""
     _, _, _, _, count, _, _, _ = _HEADER.unpack_from(code)
     place = _HEADER.size
     for _ in range(count):
@@ -112,7 +112,7 @@ def _command_at(code: bytes, wanted: int) -> int:
 
 
 def _symbols(code: bytes) -> Iterator[_Symbol]:
-    """The symbols that files share."""
+    """The external symbols, defined or not."""
     table = _SYMTAB.unpack_from(code, _command_at(code, _LC_SYMTAB))
     _, _, start, count, strings, _ = table
     for k in range(count):

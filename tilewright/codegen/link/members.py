@@ -1,7 +1,7 @@
-"""The object files that a library is made of.
+"""The object files of a library.
 
-Of ELF files one is made. Those of macOS and Windows stay apart, and whatever is not for users gets
-a name that begins with the library's own, so that two of them go into one program.
+ELF files are merged into one. Those of macOS and Windows stay separate, and symbols that are not
+exported get the library's prefix, so that a program can link two libraries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.codegen.link.merge import merge
 
 
 class Member(NamedTuple):
-    """An object file, and what it defines for others."""
+    """An object file, and the external symbols it defines."""
 
     name: str
     code: bytes
@@ -26,7 +26,7 @@ class Member(NamedTuple):
 def members(
     objects: Sequence[bytes], data: DataSymbol, exported: Collection[str], prefix: str
 ) -> list[Member]:
-    """The files of a library that offers `exported`."""
+    """The object files of a library that exports `exported`."""
     format_ = _format_of(objects[0])
     if format_ is None:
         return [Member(f"{prefix}.o", merge(objects, data, exported), sorted(exported))]
@@ -42,7 +42,7 @@ def members(
 
 
 def _format_of(code: bytes) -> ModuleType | None:
-    """What reads this kind of file; none where files can be merged."""
+    """The module for this file format; None for ELF, whose files can be merged."""
     if macho.is_macho(code):
         return macho
     return coff if coff.is_coff(code) else None

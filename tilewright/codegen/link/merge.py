@@ -1,7 +1,7 @@
-"""Several relocatable ELF files as one, like `ld -r`.
+"""Merges relocatable ELF files into one, like `ld -r`.
 
-Sections stay as they are and get new numbers; symbols of one name become one symbol. Only names
-that are exported can be seen from outside: a kernel called `main` harms no program.
+Sections are kept and renumbered; symbols of the same name become one symbol. Only exported names
+are visible from outside: a kernel called `main` does no harm to a program.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tilewright.support.elf import (
 from tilewright.support.errors import InternalError, UserError
 from tilewright.support.memory import ALIGNMENT
 
-#: Tables that are rebuilt, and lists of symbols by number, which are dropped.
+#: Sections that are rebuilt (symbols, strings) or dropped: those that list symbols by number.
 _DROPPED: Final = {0, SYMTAB, STRTAB, 0x6FFF4C03}
-#: Sections of build attributes, of which a file holds one: Arm's, and RISC-V's.
+#: The type of build attributes (Arm's and RISC-V's), of which a file has one section.
 _ATTRIBUTES: Final = 0x70000003
 
 
 @dataclass
 class _Object:
-    """One parsed file; `numbers` are those that its sections get."""
+    """One parsed file; `numbers` maps its section numbers to those in the result."""
 
     machine: int
     flags: int
@@ -84,7 +84,7 @@ class _Merger:
         self._objects, self._data, self._exported = objects, data, exported
         self._layout = objects[0].layout
         self._sections: list[Section] = [Section("", 0, 0, b"", 0, 0, 0, 0, 0)]
-        #: Symbols that stay inside, with the object and number of each where it has one.
+        #: Local symbols, with the object and number of each where it has one.
         self._locals: list[tuple[Symbol, tuple[int, int] | None]] = []
         self._named: dict[str, Symbol] = {}
 
@@ -149,7 +149,7 @@ class _Merger:
         )
 
     def _ordered(self) -> tuple[list[Symbol], dict[object, int]]:
-        """All symbols, those that stay inside first, and the number of each."""
+        """All symbols, local ones first, and the index of each."""
         order: list[Symbol] = []
         index: dict[object, int] = {}
         for symbol, key in self._locals:
@@ -165,7 +165,7 @@ class _Merger:
         return order, index
 
     def _relocate(self, item: _Object, k: int, index: dict[object, int], symtab: int) -> None:
-        """Make relocations of an object name sections and symbols by their new numbers."""
+        """Renumber the sections and symbols in an object's relocations."""
         for old, new in item.numbers.items():
             section = item.sections[old]
             if section.kind in (REL, RELA_KIND):
@@ -257,7 +257,7 @@ class _Merger:
 
 
 class _Strings:
-    """A table of texts that end in zero."""
+    """A string table."""
 
     def __init__(self) -> None:
         self.data = bytearray(b"\0")

@@ -1,4 +1,4 @@
 """Code generation through LLVM: all native targets, and the thread pool.
 
-`backend` puts it together.
+`backend` is the entry point.
 """

@@ -13,7 +13,7 @@ from tilewright.codegen.llvm.types import LLValue, i64, llvm, number, register_t
 from tilewright.ir import Binary, Broadcast, Cast, Const, DType, Expr, Unary
 from tilewright.support.dtype import index
 
-#: A product may become part of a fused operation with a sum that permits it as well.
+#: Lets LLVM fuse a product with a sum that has the flag too.
 _FUSED = ("contract",)
 
 
@@ -39,13 +39,13 @@ def _arithmetic(integer: str, floating: str) -> Callable[..., LLValue]:
 
 
 def _doubles(node: Binary) -> bool:
-    """Whether a product doubles a number: LLVM makes a sum of it, which is no accumulation."""
+    """Whether a product doubles: LLVM makes x + x of it, which could be fused like a sum."""
     factors = (e.a if isinstance(e, Broadcast) else e for e in (node.a, node.b))
     return any(isinstance(e, Const) and e.value in (2.0, -2.0) for e in factors)
 
 
 def _shift(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
-    """Shifting by the width or more gives 0 (or the sign), as repeated shifting would."""
+    """Shifts by the width or more give 0 (or the sign), as repeated shifts by one would."""
     bits = node.dtype.bits
     limit = number(bits, a.type)
     inside = cx.builder.icmp_unsigned("<", b, limit)
@@ -91,17 +91,17 @@ def _extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
         return _compared_extreme(cx, node, a, b)
     if cx.target.has_nan_extremes or plain:
         name = "llvm.minimum" if node.op == "min" else "llvm.maximum"
-        # To tell zeros apart would take x86-64 twice as many instructions.
+        # nsz: ordering -0 below +0 would take x86-64 twice as many instructions.
         return cx.intrinsic(name, a.type, [a, b], [a.type], fastmath=("nsz",))
     if constants[0] is not None:
         a, b = b, a
-    # Against a constant, one compare that is false for NaN keeps the NaN: a single instruction.
+    # Against a constant, a compare that is false for NaN keeps the NaN: a single instruction.
     beyond = cx.builder.fcmp_ordered(">" if node.op == "min" else "<", a, b)
     return cx.builder.select(beyond, b, a)
 
 
 def _compared_extreme(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
-    """By comparisons, where LLVM would call the C library: a where it is NaN, then b."""
+    """By comparisons, where LLVM would call the C library: NaN if either operand is NaN."""
     compare = cx.builder.fcmp_unordered
     chosen = cx.builder.select(compare("<" if node.op == "min" else ">", a, b), a, b)
     return cx.builder.select(compare("uno", b, b), b, chosen)
@@ -116,7 +116,7 @@ def _constant_of(expr: Expr) -> int | float | None:
 
 
 def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
-    """Integer division and remainder that never trap: by zero gives 0, by -1 negates."""
+    """Integer division and remainder without traps: by 0 gives 0, by -1 negates."""
     builder = cx.builder
     floors, remains = node.op.startswith("floor"), node.op.endswith("mod")
     divisor = int(_constant_of(node.b) or 0)
@@ -140,20 +140,20 @@ def _division(cx: Context, node: Binary, a: LLValue, b: LLValue) -> LLValue:
 
 
 def _unseen(cx: Context, value: LLValue) -> LLValue:
-    """A quotient as a plain number: LLVM steps no pointer through a loop that begins at one which
-    it would have to divide for, as it does not know divisors to be positive."""
+    """Hides from LLVM that a value is a quotient. Loops that start at a quotient otherwise get no
+    stepped pointers: LLVM would have to divide, and does not know the divisor to be positive."""
     if cx.target.kind.device != "cpu" or value.type != i64 or cx.target.pointer_bits != 64:
         return value
     return cx.builder.asm(llvm.FunctionType(i64, [i64]), "", "=r,0", [value], side_effect=False)
 
 
 def _is_natural(cx: Context, node: Binary) -> bool:
-    """Whether it divides indices that are known not to be negative: as numbers without a sign."""
+    """Whether it divides non-negative indices, for which unsigned division is correct."""
     return _is_at_least(cx, node.a, 0) and _is_at_least(cx, node.b, 0)
 
 
 def _is_at_least(cx: Context, expr: Expr, least: int) -> bool:
-    """Whether an index is known to be no less than a number."""
+    """Whether an index is provably at least `least`."""
     return expr.dtype is index and prove(expr >= least, cx.ranges)
 
 
@@ -233,14 +233,14 @@ def emit_cast(cx: Context, node: Cast, args: list[LLValue]) -> LLValue:
 
 
 def _bounds(expr: Expr) -> tuple[float, float]:
-    """Numbers within which an expression lies, where it is not NaN: min(max(…, low), high)."""
+    """Bounds of an expression that its outer min and max imply, where it is not NaN."""
     low, high = -math.inf, math.inf
     while isinstance(expr, Binary) and expr.op in ("min", "max"):
         found = [(c, other) for c, other in _sides(expr) if c is not None]
         if not found:
             break
         (bound, expr), is_min = found[0], expr.op == "min"
-        # What comes first is nearer to the result, and narrows what lies within.
+        # The outer bound is applied last, so it clamps the inner ones.
         low = low if is_min else max(low, min(bound, high))
         high = min(high, max(bound, low)) if is_min else high
     return low, high

@@ -1,7 +1,7 @@
-"""Values of expressions that read memory, until what they read is written to.
+"""Available values of expressions that read memory, valid until a store changes what they read.
 
-LLVM would eliminate redundant loads by itself, but each of them would first have to be printed,
-parsed and analysed: in unrolled loops, that is most of the text.
+LLVM eliminates redundant loads itself, but each would first have to be printed, parsed and
+analysed: in unrolled loops, that is most of the text.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import NamedTuple
 from tilewright.codegen.llvm.types import LLValue
 from tilewright.ir import Buffer, Const, Expr, Load, Ramp, const
 
-#: Positions from the first to the one past the last; None where they are not numbers.
+#: Start and end (exclusive) of the elements accessed; None where they are not constant.
 Span = tuple[int, int] | None
 
 
 class AvailableValue(NamedTuple):
-    """The current value of an expression, and the buffers that it was read from."""
+    """The current value of an expression, and the buffers it was read from."""
 
     value: LLValue
     reads: frozenset[Buffer]
 
 
 class AvailableValues:
-    """What is known of memory. Distinct buffers never overlap: those that may are given as one
-    (`AliasScopes.alias_class`)."""
+    """Known values in memory. Distinct buffers never overlap: buffers that may alias are given as
+    one (`AliasScopes.alias_class`)."""
 
     def __init__(self) -> None:
         self._values: dict[Expr, AvailableValue] = {}
-        #: The expressions that read a buffer, each with the positions that it reads.
+        #: For each buffer, the expressions that read it, with the elements they read.
         self._readers: dict[Buffer, dict[Expr, Span]] = {}
 
     def get(self, expr: Expr) -> AvailableValue | None:
@@ -51,7 +51,7 @@ class AvailableValues:
             self._values.pop(expr, None)
 
     def forget(self) -> None:
-        """Forget everything: anything may have been written."""
+        """Forget everything, since any memory may have been written."""
         self._values.clear()
         self._readers.clear()
 

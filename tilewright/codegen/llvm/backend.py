@@ -1,4 +1,4 @@
-"""LLVM as a back end: vectors and mathematics written out, object files for any processor."""
+"""The LLVM back end: explicit vectors and expanded math functions, for any processor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tilewright.lower import (
 from tilewright.support.denormals import Denormals
 from tilewright.target import Target
 
-#: The instruction without which no code uses AMX.
+#: Without this intrinsic, code does not use AMX.
 _SETS_TILES_UP: Final = "llvm.x86.ldtilecfg"
 #: Host programs whose text is longer than this are compiled without optimization.
 _LONG: Final = 200_000
@@ -55,13 +55,13 @@ class LlvmCode(Code):
 
     def __init__(self, kernel: LLVMKernel, target: Target, *, is_host: bool) -> None:
         self.name, self.messages, self.workspace = kernel.name, kernel.messages, kernel.workspace
-        #: The IR as it was generated, before LLVM cleans it up.
+        #: The IR as generated, before optimization.
         self.generated = kernel.llvm
         self.uses_amx = _SETS_TILES_UP in kernel.llvm
         self._target, self._is_host = target, is_host
 
     def text(self) -> str:
-        """The LLVM IR, cleaned up."""
+        """The LLVM IR, optimized."""
         return str(self._module)
 
     def assembly(self) -> str:
@@ -83,7 +83,7 @@ class LlvmCode(Code):
     def _optimized(self, text: str) -> Any:
         module = parse(text)
         if self._target.pointer_bits == 32:
-            # Without being told, LLVM optimizes for addresses of 64 bits.
+            # LLVM otherwise optimizes for 64-bit addresses.
             module.data_layout = str(self._machine.target_data)
         optimize(module, self._machine, briefly=self._is_long_program)
         return module
@@ -94,13 +94,13 @@ class LlvmCode(Code):
 
     @property
     def _is_long_program(self) -> bool:
-        """Whether LLVM takes more than linear time on it: long stretches of calls, in which its
-        optimizations and its instruction selection find nothing to gain either."""
+        """Whether LLVM's compile time is superlinear in its length: long runs of calls, in which
+        optimizations and instruction selection gain nothing either."""
         return self._is_host and len(self.generated) >= _LONG
 
 
 class LlvmBackend(Backend):
-    """LLVM; see `Backend`."""
+    """The LLVM back end; see `Backend`."""
 
     name = "llvm"
 
@@ -114,17 +114,17 @@ class LlvmBackend(Backend):
             ("expand_rounding", lambda f: expand_rounding(f, target)),
             ("vectorize", vectorize),
             ("unroll", unroll),
-            # Asks all lanes of a vector at once.
+            # Tests all lanes of a vector at once.
             ("expand_angles", lambda f: expand_angles(f, arithmetic)),
             ("simplify_flat", simplify_function),
-            # Needs the positions of tiles as constants.
+            # Needs constant tile indices.
             ("place_tiles", place_tiles),
-            # Looks at single positions, which flattening makes.
+            # Needs the flat indices that flattening makes.
             ("group_lanes", lambda f: group_lanes(f, target)),
-            # Asks where loads lie in the end.
+            # Needs the final indices of loads.
             ("place_prefetches", lambda f: place_prefetches(f, target)),
             ("prefetch_next", lambda f: prefetch_next(f, target)),
-            # Others compare positions as they are written.
+            # Last, as earlier passes compare indices in their original form.
             ("bind_quotients", bind_quotients),
         ]
 

@@ -1,6 +1,6 @@
 """Calls of intrinsics in LLVM.
 
-A name that begins with `llvm.` is LLVM's own, called with just the operands given: so a target's
+Names that begin with `llvm.` are LLVM intrinsics, called with just the operands given: a target's
 instructions need no code here. `extern.NAME` calls the C function NAME.
 """
 
@@ -43,7 +43,7 @@ from tilewright.codegen.llvm.types import (
 from tilewright.ir import GROUP_PRODUCTS, INTRINSICS, WARP_PRODUCTS, Call, Const, Load
 from tilewright.support.errors import InternalError, UserError
 
-#: How inline assembly names a register for vectors.
+#: The constraint of inline assembly for a vector register.
 _VECTOR_REGISTERS = {"aarch64": "w", "x86_64": "v"}
 Emitter = Callable[[Context, Call, list[LLValue]], LLValue]
 
@@ -68,7 +68,7 @@ def emit_call(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _require_features(cx: Context, name: str) -> None:
-    """Refuse an instruction that the target lacks: LLVM would end the process."""
+    """Refuse an instruction that the target lacks, on which LLVM would abort the process."""
     needs = INTRINSICS[name].needs
     if needs and not any(all(map(cx.target.has, way.split())) for way in needs):
         raise UserError(
@@ -85,7 +85,7 @@ def _call_named(cx: Context, node: Call, name: str, args: list[LLValue]) -> LLVa
 
 
 def _overloaded(name: str) -> Emitter:
-    """LLVM's intrinsic that takes and gives one type."""
+    """An LLVM intrinsic whose operands and result have one type."""
     return lambda cx, _node, args: cx.intrinsic(name, args[0].type, args, [args[0].type])
 
 
@@ -153,7 +153,7 @@ def _lane(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _zip(start: int, parts: int = 2) -> Emitter:
-    """Interleaved lanes of two vectors: of part `start` of so many equal parts of each."""
+    """Interleave the lanes of part `start` (of `parts` equal ones) of two vectors."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         lanes = node.args[0].dtype.lanes
@@ -165,7 +165,7 @@ def _zip(start: int, parts: int = 2) -> Emitter:
 
 
 def _unpack(half: int) -> Emitter:
-    """Interleaved lanes of two vectors: of the low or high half of every 16 bytes."""
+    """Interleave the lanes of the low or high half of every 16 bytes of two vectors."""
 
     def emit(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
         dtype = node.args[0].dtype
@@ -187,7 +187,7 @@ def _join(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _shuffled(cx: Context, args: list[LLValue], order: Sequence[int]) -> LLValue:
-    """Lanes of two vectors, numbered through both."""
+    """Lanes of two vectors by number, those of the second after those of the first."""
     lanes = [llvm.Constant(i32, k) for k in order]
     mask = llvm.Constant(llvm.VectorType(i32, len(lanes)), lanes)
     return cx.builder.shuffle_vector(args[0], args[1], mask)
@@ -200,10 +200,10 @@ def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _prefetch(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # a read, for all caches, of data
+    flags = [llvm.Constant(i32, v) for v in (0, 3, 1)]  # a read, to all cache levels, of data
     made = cx.intrinsic("llvm.prefetch", void, [*args, *flags], [pointer])
-    # LLVM counts it as a use of memory: sums whose address is known elsewhere, as to a function
-    # that stores them, would be written before each one.
+    # LLVM treats it as a memory access: accumulators in memory whose address escapes, for instance
+    # to a function that stores them, would be written back before each one.
     for load in node.args[0].args if isinstance(node.args[0], Call) else ():
         if isinstance(load, Load):
             cx.aliases.mark(made, load.buffer)
@@ -213,7 +213,7 @@ def _prefetch(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 def _keep_order(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
     """A compiler barrier without an instruction: LLVM moves no memory access across it.
 
-    The operands are inputs of empty assembly, so that they are computed before it.
+    The operands are inputs of empty inline assembly, so that they are computed before it.
     """
     kind = _VECTOR_REGISTERS.get(cx.target.arch)
     if not args or kind is None:

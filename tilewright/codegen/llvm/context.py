@@ -1,4 +1,4 @@
-"""What the emitters of one LLVM function share: builder, variables, addresses of buffers."""
+"""State shared by the emitters of one LLVM function: builder, variables, buffer addresses."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tilewright.ir import Buffer, Expr, Var
 from tilewright.support.errors import InternalError
 from tilewright.target import Target
 
-#: An element, by its buffer and position: what is known is its address.
+#: Key for the address of an element: its buffer and index.
 Place = tuple[Buffer, Expr]
 
 
 class AliasScopes:
     """Metadata that tells LLVM that accesses to distinct buffers never overlap.
 
-    Parameter attributes would not do: bodies of parallel loops become functions of their own that
-    find their pointers in memory.
+    Parameter attributes would not do: bodies of parallel loops are outlined to functions that load
+    their pointers from memory.
     """
 
     def __init__(self, module: Any, name: str) -> None:
@@ -36,7 +36,7 @@ class AliasScopes:
     def register(self, buffers: Iterable[Buffer], aliased: Sequence[Buffer] = ()) -> None:
         """Declare all buffers of a function, before the first access is marked.
 
-        Those in `aliased` may be the same memory.
+        Those in `aliased` may share memory.
         """
         for buffer in buffers:
             label = llvm.MetaDataString(self._module, f"{buffer.name}.{len(self._scopes)}")
@@ -46,11 +46,11 @@ class AliasScopes:
             self._first[buffer] = aliased[0]
 
     def alias_class(self, buffer: Buffer) -> Buffer:
-        """The buffer that stands for all that may be the same memory."""
+        """The representative of the buffers that may share memory with this one."""
         return self._first.get(buffer, buffer)
 
     def mark(self, access: Any, buffer: Buffer) -> None:
-        """Attach what is known of `buffer` to a load or store of it."""
+        """Attach a buffer's alias metadata to a load or store of it."""
         if len(self._scopes) < 2:
             return
         if buffer not in self._own:
@@ -70,20 +70,20 @@ class Context:
     target: Target
     builder: Builder
     aliases: AliasScopes
-    #: Values of variables, and base addresses of buffers, that are in scope.
+    #: Values of the variables, and base addresses of the buffers, in scope.
     variables: dict[Var, LLValue] = field(default_factory=dict[Var, LLValue])
     addresses: dict[Buffer, LLValue] = field(default_factory=dict[Buffer, LLValue])
     #: Stack slots that hold the addresses of numbered heap blocks.
     blocks: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
-    #: The same for numbered lists.
+    #: Stack slots that hold the addresses of numbered lists.
     lists: dict[int, LLValue] = field(default_factory=dict[int, LLValue])
-    #: Values computed already, innermost scope last: those of a loop body are not valid after it.
+    #: Computed values, innermost scope last: values of a loop body are not valid after it.
     scopes: list[dict[Expr | Place, LLValue]] = field(default_factory=lambda: [{}])
-    #: Sums of the statement being emitted that add to what they overwrite. Only these are fused
-    #: with products: elsewhere every operation is rounded by itself, so that operators give the
-    #: same bits in one kernel as in several.
+    #: Sums of the statement being emitted that accumulate into the element they overwrite. Only
+    #: these are fused with products: elsewhere every operation is rounded by itself, so that
+    #: operators give the same bits in one kernel as in several.
     accumulations: frozenset[Expr] = frozenset()
-    #: What is known of indices.
+    #: Known ranges of indices.
     ranges: Ranges = field(default_factory=knowing_nothing)
     #: Values that are valid until memory changes.
     available: AvailableValues = field(default_factory=AvailableValues)
@@ -100,7 +100,7 @@ class Context:
 
     @contextmanager
     def knowing(self, learn: Callable[[Ranges], Ranges]) -> Generator[None]:
-        """More is known of indices within."""
+        """Add knowledge about indices within the block."""
         before = self.ranges
         self.ranges = learn(before)
         yield
@@ -108,7 +108,7 @@ class Context:
 
     @contextmanager
     def nested_scope(self) -> Generator[None]:
-        """Values computed within are forgotten after: they may not dominate what follows."""
+        """Forget values computed within the block: they may not dominate what follows."""
         outer, self.available = self.available, AvailableValues()
         self.scopes.append({})
         yield

@@ -1,4 +1,4 @@
-"""From an expression to an LLVM value: one row of a table per kind of node."""
+"""Emits expressions as LLVM values: one row of a table per kind of node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tilewright.ir import (
     is_pure,
 )
 
-#: Bits of the narrowest types that masked loads fill with zeros as they are.
+#: Bits of the narrowest type whose masked loads zero the other lanes by themselves.
 _NARROWEST_MASKED = 16
 _NOTHING: frozenset[Buffer] = frozenset()
 
@@ -40,15 +40,14 @@ _NOTHING: frozenset[Buffer] = frozenset()
 def emit(cx: Context, root: Expr) -> LLValue:
     """The value of `root` at the builder's position.
 
-    Values of expressions that read no memory are remembered as long as they dominate what follows;
-    those that do, until what they read is written to. What has effects is shared within `root`.
+    Values of pure expressions are reused while they dominate what follows; those that read memory,
+    until it is written to. Calls with effects are shared within `root` only.
     """
     return emit_interleaved(cx, [root])[0]
 
 
 def emit_interleaved(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
-    """The values of `roots`, one operation of each at a time: neighbouring instructions are
-    independent of each other."""
+    """The values of `roots`, one operation of each in turn, so that neighbours are independent."""
     values: list[dict[Expr, LLValue]] = [{} for _ in roots]
     running = [_operations(cx, root, own) for root, own in zip(roots, values, strict=True)]
     while running:
@@ -57,7 +56,7 @@ def emit_interleaved(cx: Context, roots: Sequence[Expr]) -> list[LLValue]:
 
 
 def _operations(cx: Context, root: Expr, values: dict[Expr, LLValue]) -> Iterator[bool]:
-    """Emit what `root` is made of, operands first, into `values`; stops after each operation."""
+    """Emit the nodes of `root`, operands first, into `values`; yields after each operation."""
     reads: dict[Expr, frozenset[Buffer] | None] = {}
     pending = [root]
     while pending:
@@ -98,7 +97,7 @@ def _emit_node(cx: Context, node: Expr, args: list[LLValue]) -> LLValue:
 def _read(
     cx: Context, node: Expr, of_operands: list[frozenset[Buffer] | None]
 ) -> frozenset[Buffer] | None:
-    """The buffers that a value depends on; None where it depends on effects."""
+    """The buffers that a value depends on; None where it depends on side effects."""
     if not is_pure(node):
         return None
     read = frozenset([cx.aliases.alias_class(node.buffer)]) if isinstance(node, Load) else _NOTHING
@@ -124,8 +123,8 @@ def _may_write(node: Expr) -> bool:
 
 
 def _needed(cx: Context, node: Expr) -> tuple[Expr, ...]:
-    """The operands to evaluate first: of a contiguous access, only its first index; of what one
-    step brings to bytes, the source; of numbers of four bits, the bytes that hold them."""
+    """The operands to evaluate first. Of a contiguous access, only its first index; of nodes that
+    are emitted as one pattern (clamps to bytes, 4-bit numbers), the operands of the pattern."""
     nibbles = as_nibbles(cx.target, node)
     if nibbles is not None:
         return (nibbles.byte,)
@@ -156,7 +155,7 @@ def _emit_select(cx: Context, node: Select, args: list[LLValue]) -> LLValue:
 
 
 def _is_zero_where_not(node: Select) -> bool:
-    """Whether a masked load gives zero, the other value, where the condition is false."""
+    """Whether `b` is the zero that the masked load `a` gives anyway for a false condition."""
     if not isinstance(node.a, Load) or node.a.mask is None or node.dtype.bits < _NARROWEST_MASKED:
         return False
     own, zero = (e.a if isinstance(e, Broadcast) else e for e in (node.a.mask, node.b))

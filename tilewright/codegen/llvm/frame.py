@@ -38,8 +38,8 @@ from tilewright.support.memory import ALIGNMENT
 
 
 class Frame:
-    """The function under construction; `emit_body` is the emitter of statements, which is passed in
-    since it imports this file."""
+    """The function under construction; `emit_body` emits statements, passed in because its module
+    imports this one."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Frame:
         self.entry = cx.builder.block
         self.leave = self.function.append_basic_block("leave")
         self._heap: list[LLValue] = []
-        #: The addresses of numbered heap blocks.
+        #: The table of the addresses of numbered heap blocks.
         self._blocks: Any = None
         self._stack_used = 0
         self._known = frozenset(cx.variables)
@@ -67,15 +67,15 @@ class Frame:
         self._kernel_env: LLValue | None = None
         #: Calls of kernels so far.
         self.calls = 0
-        #: Records when kernels begin and end, in profiled programs.
+        #: Records the start and end of kernels, in profiled programs.
         self.recorder: EventEmitter | None = None
-        #: Where the messages of each kernel that can fail begin in the table.
+        #: For each kernel that can fail, the offset of its messages in the table.
         self.first_messages: dict[str, int] = {}
-        #: The code of kernels that share it, with the sizes that it takes first.
+        #: For kernels with shared code, its name and its leading size arguments.
         self.shared: dict[str, tuple[str, tuple[int, ...]]] = {}
-        #: The variables of the loops that this place stands in, outermost first.
+        #: The variables of the enclosing loops, outermost first.
         self.around: list[Var] = []
-        #: Whether heap blocks lie in the memory of a device.
+        #: Whether heap blocks are in the memory of a device.
         self.on_device = False
         #: The device code of kernels that this function launches, by name.
         self.images: dict[str, Sequence[bytes]] = {}
@@ -118,7 +118,7 @@ class Frame:
 
     @contextmanager
     def _in_entry(self) -> Generator[None]:
-        """Emit at the end of the entry block within."""
+        """Emit the code of the block at the end of the function's entry block."""
         builder = self.cx.builder
         with builder.goto_block(self.entry):
             if self.entry.is_terminated:
@@ -126,7 +126,7 @@ class Frame:
             yield
 
     def _from_heap(self, size: Expr) -> LLValue:
-        """Too large for the stack of a worker thread: one block for all its iterations."""
+        """Memory for a buffer too large for a worker's stack: one block for all its iterations."""
         cx, builder = self.cx, self.cx.builder
         null = llvm.Constant(pointer, None)
         slot = self.stack_slot(pointer, start=null)
@@ -146,7 +146,7 @@ class Frame:
         return builder.inttoptr(aligned, pointer)
 
     def word(self, number: int) -> LLValue:
-        """A word of the function's own `env`."""
+        """The value of a word of the function's own `env`."""
         return self.cx.builder.load(self.env_word(self.env, number), typ=pointer)
 
     def env_word(self, env: LLValue, number: int) -> LLValue:
@@ -154,7 +154,7 @@ class Frame:
         return self.cx.builder.gep(env, [llvm.Constant(i64, number)], source_etype=i64)
 
     def kernel_env(self) -> LLValue:
-        """The `env` for kernels that this function calls, which get a workspace of their own."""
+        """The `env` for kernels that this function calls, with a workspace of their own."""
         if self._kernel_env is None:
             self._kernel_env = self.stack_slot(llvm.ArrayType(i64, 3))
             with self._in_entry():
@@ -165,9 +165,9 @@ class Frame:
         return self._kernel_env
 
     def heap_block(self, number: int) -> LLValue:
-        """Where the address of a numbered heap block is, which is freed at the end.
+        """The slot for the address of a numbered heap block, which is freed at the end.
 
-        They lie in one table, which a loop frees: as variables of their own each would be a phi
+        Slots are in one table, which a loop frees: as separate variables, each would become a phi
         over all places where the function may fail.
         """
         blocks, builder = self.cx.blocks, self.cx.builder
@@ -196,11 +196,11 @@ class Frame:
         builder.position_at_end(done)
 
     def take(self, size: LLValue) -> LLValue:
-        """A new heap block; null where there is no memory."""
+        """Allocate a heap block; null where there is no memory."""
         return self._memory_call("malloc", "tw_take", pointer, [size])
 
     def grow(self, block: LLValue, size: LLValue) -> LLValue:
-        """A larger heap block that begins with the contents of `block`."""
+        """Reallocate a heap block to a larger one with the same contents."""
         return self._memory_call("realloc", "tw_grow", pointer, [block, size])
 
     def free(self, block: LLValue) -> None:
@@ -208,7 +208,7 @@ class Frame:
         self._memory_call("free", "tw_free", void, [block])
 
     def _memory_call(self, here: str, there: str, result: LLType, args: list[LLValue]) -> LLValue:
-        """A call of libc's function, or of the runtime's for the memory of a device."""
+        """A call of libc's function, or of the runtime's function for device memory."""
         if self.on_device:
             here, args = there, [self.word(POOL), *args]
         return self.cx.builder.call(self.cx.declare(here, result, [a.type for a in args]), args)
@@ -233,7 +233,7 @@ class Frame:
         self._leave_with(llvm.Constant(i32, code))
 
     def _leave_with(self, status: LLValue) -> None:
-        """Branch to the exit; functions that run on other threads have no status but the record."""
+        """Branch to the exit; functions on other threads have no status but the error record."""
         if self._status is not None:
             self.cx.builder.store(status, self._status)
         self.cx.builder.branch(self.leave)
@@ -263,7 +263,7 @@ class Frame:
             self._leave_with(builder.trunc(code, i32))
 
     def leave_if_kernel_failed(self, code: LLValue, first: int, call: int) -> None:
-        """After a kernel: its messages begin at number `first` of this function's."""
+        """Leave with the kernel's error code plus `first`, the offset of its messages."""
         builder = self.cx.builder
         failed = builder.icmp_signed("!=", code, llvm.Constant(i32, 0))
         with builder.if_then(failed, likely=False):

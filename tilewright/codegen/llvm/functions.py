@@ -1,8 +1,8 @@
-"""Functions that are written in LLVM IR by hand, not compiled from loops: no Python at run time.
+"""Functions written directly in LLVM IR, not compiled from loops: no Python at run time.
 
 `Library` is a module under construction together with the C functions it calls; `Body` is one
-function of it, an `IRBuilder` with the few operations that plain memory and atomics need.
-Memory is addressed by `Field`s (a byte offset and a type), so no C struct has to be mirrored.
+function of it, an `IRBuilder` with the few operations needed for plain memory and atomics. Memory
+is addressed by `Field`s (a byte offset and a type), so no C struct has to be mirrored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.codegen.llvm.types import i1, i8, i32, i64, pointer, void
 from tilewright.codegen.llvm.types import llvm as ir
 from tilewright.target import Target
 
-#: In capitals, since they make constants: `I64(0)`.
+#: In upper case, since they are called to make constants: `I64(0)`.
 VOID, PTR = void, pointer
 I1, I8, I32, I64 = i1, i8, i32, i64
 
@@ -35,8 +35,8 @@ class Field(NamedTuple):
     type: Type = None
 
 
-# How a core is told that it spins. On AArch64 `yield` is a no-op on most cores; `isb` waits a
-# little and frees the pipeline, which is what other spin locks use there too.
+# The spin-wait hint of a core. On AArch64 `yield` is a no-op on most cores; `isb` waits a little
+# and drains the pipeline, as other spin locks do there too.
 _SPIN_HINTS: dict[str, tuple[str, list[int]]] = {
     "x86_64": ("llvm.x86.sse2.pause", []),
     "aarch64": ("llvm.aarch64.isb", [15]),
@@ -45,14 +45,14 @@ _SPIN_HINTS: dict[str, tuple[str, list[int]]] = {
 
 
 class Library:
-    """A module under construction and what it may call; a new one, unless it is given."""
+    """A module under construction and the functions it calls; `module` defaults to a new one."""
 
     def __init__(self, name: str, triple: str, module: Any = None) -> None:
         self.architecture = triple.split("-")[0]
         self.module: Any = ir.Module(name) if module is None else module
         self.module.triple = triple
         target = Target.of(f"llvm -mtriple={triple}")
-        #: Bytes of an address, and the type of sizes in memory.
+        #: Bytes of an address, and the type of `size_t`.
         self.pointer_bytes: int = target.pointer_bits // 8
         self.size: Type = ir.IntType(target.pointer_bits)
         self.has_threads: bool = target.has_threads
@@ -68,21 +68,21 @@ class Library:
         return self.define_as(name, ir.FunctionType(returns, parameters), exported=exported)
 
     def define_as(self, name: str, kind: Type, *, exported: bool = False) -> Body:
-        """The same for a function of this type, which may take any number of arguments."""
+        """Begins a function of the given type, which may be variadic."""
         function = ir.Function(self.module, kind, name)
         function.linkage = "external" if exported else "internal"
         function.attributes.add("nounwind")
         return Body(self, function)
 
     def function(self, name: str) -> Value:
-        """The function of this module, or of libc, that is called `name`."""
+        """The function `name` of this module or of libc."""
         if name in self.module.globals:
             return self.module.globals[name]
         returns, parameters = C_FUNCTIONS[name]
         if windows.is_written(name) and not self.platform.is_posix:
             windows.write(self.define(name, returns, parameters), name)
             return self.module.globals[name]
-        # Where C's sizes are of another width, so are those of its functions.
+        # Parameters of type size_t have the target's width.
         own = [self.size if p == I64 and name in SIZED else p for p in parameters]
         return self.declare(name, returns, own)
 
@@ -138,7 +138,7 @@ class Body:
         self.b._insert(store)
 
     def exchange(self, base: Value, field: Field, expected: Value, desired: Value) -> Value:
-        """Atomically turns `expected` into `desired`; true where it did."""
+        """Compare-and-swap; true where it succeeded."""
         address = self.at(base, field)
         pair = self.b.cmpxchg(address, expected, desired, "acquire", "monotonic")
         return self.b.extract_value(pair, 1)
@@ -161,11 +161,11 @@ class Body:
         return self.b.call(callee, [self._fitted(a, k) for a, k in zip(args, kinds, strict=True)])
 
     def _fitted(self, value: Value, kind: Type) -> Value:
-        """A size as the callee takes it."""
+        """A value, truncated to the width of the parameter `kind`."""
         return self.b.trunc(value, kind) if value.type == I64 and kind == I32 else value
 
     def relax(self) -> None:
-        """Tells the core that it spins."""
+        """Gives the core the spin-wait hint."""
         if self.library.architecture not in _SPIN_HINTS:
             return
         name, args = _SPIN_HINTS[self.library.architecture]

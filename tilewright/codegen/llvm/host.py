@@ -1,8 +1,9 @@
-"""What host programs do beside arithmetic: call kernels, copy memory, hold blocks and lists.
+"""What host programs do besides arithmetic: call kernels, copy memory, hold blocks and lists.
 
-A kernel is called with its own signature (`frame`). It gets an `env` of the caller's making: the
-same thread pool and error record, but a workspace of its own. The messages of all kernels stand in
-the caller's table, one after the other: the caller adds to a kernel's number where its own begin.
+A kernel is called with its own signature (`frame`). Its `env` is built by the caller: the same
+thread pool and error record, but a workspace of its own. The messages of all kernels are
+concatenated in the caller's table, so the caller adds a kernel's offset there to its message
+number.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def emit_kernel_call(frame: Frame, node: Call) -> None:
 
 
 def _operand(cx: Context, expr: Expr) -> LLValue:
-    """A number, or an address as a pointer."""
+    """The value of an operand; addresses become pointers."""
     return _address(cx, expr) if expr.dtype.name == "uint64" else emit(cx, expr)
 
 
@@ -69,7 +70,7 @@ def _copy_memory(frame: Frame, node: Call) -> None:
 
 
 def _fetch(frame: Frame, node: Call) -> None:
-    """Copy from the device, once all that was queued on it has finished."""
+    """Copy from the device, after all work queued on it."""
     to, source = (_address(frame.cx, a) for a in node.args[:2])
     _call_device(frame, "tw_fetch", [to, source, emit(frame.cx, node.args[2])])
 
@@ -80,7 +81,7 @@ def _store_number(frame: Frame, node: Call) -> None:
 
 
 def _call_device(frame: Frame, name: str, args: list[LLValue]) -> None:
-    """Have the runtime do something on the device; leave the function where it cannot."""
+    """Call a runtime function for the device; leave the function where it fails."""
     builder = frame.cx.builder
     args = [frame.word(POOL), *args]
     status = builder.call(frame.cx.declare(name, i32, [a.type for a in args]), args)
@@ -115,7 +116,7 @@ def _require_memory(frame: Frame, missing: LLValue, size: LLValue) -> None:
 
 
 def _size(frame: Frame, expr: Expr) -> LLValue:
-    """A number of bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
+    """A size in bytes as libc's `size_t`; at least 1, since malloc(0) may return null."""
     cx, builder = frame.cx, frame.cx.builder
     size, one = emit(cx, saturated(expr)), llvm.Constant(i64, 1)
     size = builder.select(builder.icmp_signed("<", size, one), one, size)
@@ -170,7 +171,7 @@ def _list_insert(frame: Frame, node: Call) -> None:
 def _list_erase(frame: Frame, node: Call) -> None:
     cx, slot = frame.cx, frame.list_slot(_number(node))
     done = cx.builder.call(list_function(cx, "erase"), [slot, emit(cx, node.args[1])])
-    # Without memory to copy the list; it is small, and how small does not matter then.
+    # Out of memory for a copy of the list; the reported size does not matter, as lists are small.
     _require_memory(frame, cx.builder.not_(done), llvm.Constant(i64, EMPTY_BYTES))
 
 
@@ -196,7 +197,7 @@ def _list_release(frame: Frame, node: Call) -> None:
 
 
 def _replace_list(frame: Frame, slot: LLValue, list_: LLValue) -> None:
-    """Put a list into a slot, which takes over the reference."""
+    """Put a list into a slot, which takes ownership of the reference."""
     builder = frame.cx.builder
     builder.call(list_function(frame.cx, "release"), [builder.load(slot, typ=pointer)])
     builder.store(list_, slot)

@@ -1,10 +1,10 @@
-"""Which stores of a sequence are computed with their instructions interleaved.
+"""Groups stores of a sequence whose instructions are to be interleaved.
 
     Y[0:4] = f(X[0:4]); Y[4:8] = f(X[4:8])
 
 Where f is a long chain of dependent operations, a processor whose out-of-order window is shorter
-than the chain computes one vector after the other, and LLVM, which schedules for few registers,
-leaves them in that order.
+than the chain computes one vector after the other, and LLVM, which schedules for low register
+pressure, keeps that order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.target import Target
 
 
 def interleaved(statements: Iterable[Stmt], target: Target) -> list[Stmt | list[Store]]:
-    """The statements in order; stores whose instructions are interleaved are in one list."""
+    """The statements in order, with stores to be interleaved grouped into lists."""
     most, least = target.chains, target.timing.interleaved_chain
     groups: list[Stmt | list[Store]] = []
     for statement in statements:
@@ -31,8 +31,8 @@ def interleaved(statements: Iterable[Stmt], target: Target) -> list[Stmt | list[
 
 
 def _joins(store: Store, group: list[Store], least: int) -> bool:
-    """Whether a store reads nothing that those of the group write, and all are chains of at least
-    so many operations."""
+    """Whether a store can join the group: the same buffer, which its value does not read, and
+    chains of at least `least` operations."""
     last = group[-1]
     if store.buffer is not last.buffer or _reads_own(store):
         return False

@@ -1,7 +1,7 @@
-"""From a lowered loop function to an LLVM module with its kernel and the ways to call it.
+"""From a lowered loop function to an LLVM module with its kernel and its entry points.
 
-The module defines what `codegen.convention` says. Under `NAME.entry` the kernel runs in a
-floating-point state of its own, and the caller's is put back.
+The module follows `codegen.convention`. `NAME.entry` runs the kernel in its own floating-point
+state and restores the caller's.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from tilewright.target import Target
 
 @dataclass(frozen=True)
 class LLVMKernel:
-    """An LLVM module in text form, with what its callers must know."""
+    """An LLVM module as text, with what its callers must know."""
 
     name: str
     llvm: str
     messages: tuple[str, ...]
-    #: Bytes of workspace, over the function's scalars and dimensions.
+    #: Bytes of workspace, as an expression over the function's scalars and dimensions.
     workspace: Expr
 
 
@@ -128,7 +128,7 @@ def _emit_entry(module: Any, function: Function, target: Target, denormals: Deno
     if not target.flushes_denormals:
         builder.ret(builder.call(kernel, [*values, env]))
         return
-    # There is one way out of a kernel, whatever happens in it.
+    # A kernel has a single exit, so the state can be restored after the call.
     slot = builder.alloca(i64)
     slot.type = pointer
     callers = get_state(builder, target.arch, slot)
@@ -139,7 +139,7 @@ def _emit_entry(module: Any, function: Function, target: Target, denormals: Deno
 
 
 def _emit_arena(module: Any, function: Function, workspace: Workspace) -> None:
-    """The memory of a program, where its size is known; kernels get theirs from programs."""
+    """The static workspace of a program of constant size; kernels use their program's."""
     if not is_host_program(function) or not isinstance(workspace.size, Const):
         return
     kind = llvm.ArrayType(i8, int(workspace.size.value))

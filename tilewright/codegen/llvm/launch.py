@@ -1,16 +1,17 @@
-"""Launches of kernels on a device, from code of the processor.
+"""Launches of kernels on a device, from host code.
 
-A launch hands the runtime one array of words: the address and size of the device's code, which lies
-in this module, the number of blocks along each axis, the number of arguments, these, and how many
-bytes each buffer among them has, so that the runtime can tell which launches touch the same memory.
+A launch passes the runtime one array of words: the address and size of the device's code, which is
+embedded in this module, the number of blocks along each axis, the number of arguments, the
+arguments, and the size in bytes of each buffer among them, from which the runtime tells which
+launches touch the same memory.
 
     i32 tw_launch(void *device, i64 words[])
 
-It returns 0 once the launch is queued; what goes wrong in the kernel is reported later, when the
-device is waited for.
+It returns 0 once the launch is queued; errors in the kernel are reported later, when the host waits
+for the device.
 
-Wide accesses of a GPU must be aligned to their size, which depends on the caller's arrays:
-a kernel whose code depends on that is compiled twice.
+Wide accesses of a GPU must be aligned to their size, which depends on the caller's arrays: a kernel
+whose code depends on the alignment is compiled twice.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WIDEST: Final = 16
 
 
 def emit_launch(frame: Frame, node: Call) -> None:
-    """Launch the kernel that `node` names; leave the function where that is refused."""
+    """Launch the kernel that `node` names; leave the function where the launch is refused."""
     cx, name = frame.cx, node.name.removeprefix("launch.")
     blocks = [emit(cx, e) for e in node.args[:3]]
     args = [_word(frame, a) for a in node.args[3:]]
@@ -52,14 +53,14 @@ def emit_launch(frame: Frame, node: Call) -> None:
 
 
 def _size(frame: Frame, address: Call) -> Expr:
-    """The bytes of the buffer whose address is an argument."""
+    """The size in bytes of the buffer that an address argument belongs to."""
     (element,) = address.args
     assert isinstance(element, Load)
     return size_in_bytes(element.buffer, frame.workspace.ranges)
 
 
 def _code_of(frame: Frame, name: str, places: Sequence[LLValue]) -> tuple[LLValue, LLValue]:
-    """The address and the size of the device code of a kernel for buffers at these addresses."""
+    """Address and size of a kernel's device code, chosen by the alignment of the buffers."""
     builder = frame.cx.builder
     best, *others = [
         _embedded(frame, f"{name}.{k}", data) for k, data in enumerate(frame.images[name])
@@ -76,7 +77,7 @@ def _code_of(frame: Frame, name: str, places: Sequence[LLValue]) -> tuple[LLValu
 
 
 def _embedded(frame: Frame, name: str, data: bytes) -> tuple[LLValue, LLValue]:
-    """The address and the size of data that becomes part of this module."""
+    """Address and size of data embedded in this module."""
     module = frame.cx.module
     found = module.globals.get(name)
     if found is None:
@@ -88,7 +89,7 @@ def _embedded(frame: Frame, name: str, data: bytes) -> tuple[LLValue, LLValue]:
 
 
 def _word(frame: Frame, expr: Expr) -> LLValue:
-    """An argument in the low bits of a word."""
+    """An argument as a word, zero-extended."""
     builder, value = frame.cx.builder, emit(frame.cx, expr)
     if value.type == pointer:
         return builder.ptrtoint(value, i64)

@@ -1,4 +1,4 @@
-"""What generated code asks of the operating system: libc and pthreads, as each one spells them."""
+"""The functions of libc and pthreads that generated code calls, and their platform differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.target import System, system_of
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """Where operating systems differ for us."""
+    """The operating-system differences that matter here."""
 
     system: System
     clock_monotonic: int = 1
@@ -19,17 +19,17 @@ class Platform:
 
     @property
     def wipes_on_fork(self) -> bool:
-        """MADV_WIPEONFORK exists."""
+        """Whether MADV_WIPEONFORK exists."""
         return self.system in ("linux", "android")
 
     @property
     def ties_threads(self) -> bool:
-        """pthread_setaffinity_np and pthread_setname_np(thread, name) exist."""
+        """Whether pthread_setaffinity_np and pthread_setname_np(thread, name) exist."""
         return self.system == "linux"
 
     @property
     def is_posix(self) -> bool:
-        """The functions below exist; for Windows `windows.py` writes them over its own."""
+        """Whether the functions below exist; `windows.py` implements them for Windows."""
         return self.system != "windows"
 
 
@@ -40,7 +40,7 @@ SET_BYTES = 128
 #: Large enough for `pthread_mutex_t` and `pthread_cond_t` of glibc, musl and macOS.
 SYNC_BYTES = 64
 
-#: Results and operands of the functions that are called.
+#: Result and parameter types of the functions.
 C_FUNCTIONS: dict[str, tuple[LLType, list[LLType]]] = {
     "clock_gettime": (i32, [i32, pointer]),
     "free": (void, [pointer]),
@@ -69,7 +69,7 @@ C_FUNCTIONS: dict[str, tuple[LLType, list[LLType]]] = {
 }
 
 
-#: Those whose numbers of 64 bits are sizes of memory.
+#: Functions whose 64-bit parameters are of type size_t.
 SIZED = frozenset(["memcpy", "memset", "posix_memalign"])
 
 

@@ -1,16 +1,16 @@
-"""Lists of tensors: what sequences and optionals are while a program runs.
+"""Lists of tensors: sequences and optionals at run time.
 
     list    references; number of items; capacity; the address of each item
     item    references; the address of its elements; its rank; its dimensions; elements of its own
 
-All of these are words of eight bytes. A list that is null is an optional that holds nothing. Lists
-and items are shared by counting references: a list is changed only where nothing else refers to it,
-and copied before where something does, while the copy shares its items. Outside of kernels a
-program is one thread, so that counts are plain numbers. What the caller of a program passes to it
-has a reference of the caller's own, and is never freed here.
+All fields are words of eight bytes. A null list is an optional without a value. Lists and items are
+reference-counted and copied on write: a list is changed in place only if it has one reference, and
+a copy shares the items. Outside of kernels a program is single-threaded, so the counts need no
+atomics. Lists that the caller passes to a program hold a reference of the caller's, and are never
+freed here.
 
 The functions below become part of the program that uses them; they call nothing but libc.
-`NAME.release` is for the caller of the program `NAME`, who is handed lists over.
+`NAME.release` is for the caller of the program `NAME`, who receives lists from it.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class _Functions:
         f.ret(made)
 
     def _unique(self) -> None:
-        """list unique(list, capacity): a list with this capacity to which nothing else refers,
-        copied where it has to be; null: no memory."""
+        """list unique(list, capacity): a list of this capacity with a single reference, copied if
+        necessary; null: no memory."""
         f = self._library.define("list.unique", PTR, [PTR, I64])
         list_, capacity = f.args
         is_unique = f.b.icmp_signed("==", f.get(list_, _REFERENCES), I64(1))
@@ -166,7 +166,7 @@ class _Functions:
     # ---- libc -----------------------------------------------------------------------------------
 
     def _shift(self, f: Body, list_: Value, start: Value, to: Value, count: Value) -> None:
-        """Move the addresses of items to another position."""
+        """Move the addresses of items to another index."""
         source, target = (f.at(list_, _ITEMS, k, _WORD) for k in (start, to))
         move = self._library.declare("memmove", PTR, [PTR, PTR, self._size])
         f.b.call(move, [target, source, self._sized(f, f.b.mul(count, I64(_WORD)))])
@@ -187,7 +187,7 @@ class _Functions:
 
 
 def _count(f: Body, owner: Value, change: int) -> Value:
-    """Change the reference count of a list or an item; gives the new one."""
+    """Change the reference count of a list or an item; returns the new one."""
     now = f.b.add(f.get(owner, _REFERENCES), I64(change))
     f.put(now, owner, _REFERENCES)
     return now
@@ -197,7 +197,7 @@ def _item(f: Body, list_: Value, index: Value) -> Value:
     return f.b.load(f.at(list_, _ITEMS, index, _WORD), typ=PTR)
 
 
-# ---- what expressions ask -----------------------------------------------------------------------
+# ---- for expressions ----------------------------------------------------------------------------
 
 
 def list_slot(cx: Context, node: Call, operand: int = 0) -> Value:

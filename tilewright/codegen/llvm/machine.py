@@ -1,9 +1,9 @@
 """LLVM's target machines: from LLVM IR to object code or assembly.
 
-Our loops come vectorized and unrolled by their schedules, so LLVM's own loop transformations have
-nothing to find; what is left to do is to clean up. Of the pipelines that llvmlite offers, LLVM's
-function simplification at level 1 (SROA, early CSE, LICM, InstCombine, SCCP, dead code) is the
-fastest and gives code as good as -O3's on such loops: `benchmarks/llvm_pipeline.py` shows it.
+Our loops are vectorized and unrolled by their schedules, so LLVM's own loop transformations find
+nothing; what remains is cleaning up. Of the pipelines that llvmlite offers, LLVM's function
+simplification at level 1 (SROA, early CSE, LICM, InstCombine, SCCP, dead code) is the fastest and
+gives code as good as -O3's on such loops: `benchmarks/llvm_pipeline.py` shows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _initializing = threading.Lock()
 
 
 def machine_for(target: Target, opt: int = 3) -> TargetMachine:
-    """The machine for a target; code of firmware stays where it is linked to."""
+    """The target machine for a target; firmware is linked to fixed addresses."""
     reloc = "static" if target.is_bare else "pic"
     return target_machine(
         target.triple, target.llvm_cpu, target.llvm_features, opt=opt, reloc=reloc
@@ -32,7 +32,7 @@ def machine_for(target: Target, opt: int = 3) -> TargetMachine:
 
 
 def plain_machine(triple: str) -> TargetMachine:
-    """The machine for code that asks nothing of a processor beyond its architecture."""
+    """The target machine for the baseline processor of an architecture."""
     return machine_for(Target.of(f"llvm -mtriple={triple}"))
 
 
@@ -71,7 +71,7 @@ def _target_machine(
 
 
 def _abi(triple: str, features: str) -> str:
-    """RISC-V passes floats in registers only when told so by name."""
+    """RISC-V's ABI name; without one, floats are not passed in registers."""
     arch, known = triple.partition("-")[0], features.split(",")
     base = {"riscv64": "lp64", "riscv32": "ilp32"}.get(arch, "")
     widest = next((f for f in ("d", "f") if f"+{f}" in known), "")
@@ -100,7 +100,7 @@ def _llvm() -> Any:
 
 
 def parse(text: str) -> ModuleRef:
-    """The module that `text` spells in LLVM IR, verified."""
+    """The verified module of a text in LLVM IR."""
     llvm = _llvm()
     try:
         module = llvm.parse_assembly(text)
@@ -111,13 +111,13 @@ def parse(text: str) -> ModuleRef:
 
 
 def optimize(module: ModuleRef, machine: TargetMachine, *, briefly: bool = False) -> None:
-    """Cleans `module` up in place: no vectorizing, no unrolling, only `alwaysinline` inlining.
+    """Cleans `module` up in place: no vectorization, no unrolling, only `alwaysinline` inlining.
 
-    `briefly` only brings variables into registers and joins blocks.
+    `briefly` only promotes memory to registers and simplifies the control flow.
     """
     inliner, thorough, brief = _passes(machine)
     simplify = brief if briefly else thorough
-    # One for each module: a builder registers its callbacks anew with every run.
+    # One per module: a builder registers its callbacks anew with every run.
     builder = _pass_builder(machine)
     inliner.run(module, builder)
     for function in module.functions:
@@ -127,9 +127,9 @@ def optimize(module: ModuleRef, machine: TargetMachine, *, briefly: bool = False
 
 @cache
 def _passes(machine: TargetMachine) -> tuple[Any, Any, Any]:
-    """What runs on modules, and what runs on functions: all of it, or the least.
+    """The passes on modules, and those on functions: the full and the brief set.
 
-    Made once for each machine: llvmlite never frees a pass manager, nor what its passes hold.
+    Made once per machine: llvmlite never frees a pass manager, nor what its passes hold.
     """
     inliner = _llvm().create_new_module_pass_manager()
     inliner.add_always_inliner_pass()

@@ -41,7 +41,7 @@ def emit_store(
 ) -> None:
     """Write `value` at `position`, which is the value of `access_start(index)`.
 
-    With `streams`, the store bypasses the caches; its buffer then starts at a cache line.
+    With `streams`, the store bypasses the caches; its buffer then is aligned to cache lines.
     """
     alias_class = cx.aliases.alias_class(buffer)
     cx.available.forget_written(alias_class, index)
@@ -63,7 +63,7 @@ def element_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
 
 
 def any_address(cx: Context, buffer: Buffer, position: LLValue) -> LLValue:
-    """The address of an element that may lie past the ends of the buffer, as for prefetches."""
+    """The address of an element that may be outside the buffer, as for prefetches."""
     kind = memory_type(buffer.dtype)
     return cx.builder.gep(cx.address(buffer), [position], source_etype=kind)
 
@@ -78,19 +78,18 @@ def _known_address(cx: Context, buffer: Buffer, index: Expr, position: LLValue) 
 
 
 def access_start(index: Expr) -> Expr:
-    """What must be evaluated for an access: the first index of a contiguous one, else all."""
+    """The operand to evaluate for an access: the first index of a contiguous one, else all."""
     return index.base if _is_contiguous(index) else index
 
 
 def load_start(cx: Context, node: Load) -> Expr:
-    """The same for a load, which may also have a small constant stride."""
+    """The operand to evaluate for a load, which may also have a small constant stride."""
     (index,) = node.indices
     return index.base if isinstance(index, Ramp) and _is_strided(cx, node) else access_start(index)
 
 
 def _is_strided(cx: Context, node: Load) -> bool:
-    """Whether the lanes have a constant stride of 2 to 4: they are then picked out of a contiguous
-    load."""
+    """Whether the lanes have a constant stride of 2 to 4: done by a contiguous load and shuffle."""
     (index,) = node.indices
     if not isinstance(index, Ramp) or not isinstance(index.stride, Const):
         return False
@@ -98,7 +97,7 @@ def _is_strided(cx: Context, node: Load) -> bool:
 
 
 def _masks(cx: Context, dtype: DType) -> bool:
-    """Whether a masked load is an instruction, not a branch for each lane."""
+    """Whether a masked load is one instruction, not a branch for each lane."""
     needs = "avx2" if dtype.bits in (32, 64) else "avx512bw"
     return cx.target.arch == "x86_64" and not dtype.is_bool and cx.target.has(needs)
 
@@ -108,7 +107,7 @@ def _is_contiguous(index: Expr) -> TypeGuard[Ramp]:
 
 
 def known_alignment(buffer: Buffer, index: Expr, known: int = 1) -> int:
-    """The alignment of an access in bytes, where that of the buffer is at least `known`."""
+    """The alignment of an access in bytes, given that the buffer's is at least `known`."""
     size, most = buffer.dtype.itemsize, min(max(known, buffer.alignment), ALIGNMENT)
     return gcd(divisor(index) * size, most) if most > size else gcd(size, most)
 
@@ -161,7 +160,7 @@ def _load_contiguous(
     address = _known_address(cx, node.buffer, index.base, position)
     kind, align = memory_type(node.dtype), known_alignment(node.buffer, index.base)
     if mask is not None and isinstance(node.mask, Broadcast):
-        # All lanes or none: zeros are loaded from elsewhere, which takes no branch.
+        # All lanes or none: if none, load zeros from elsewhere, without a branch.
         wanted = cx.builder.extract_element(mask, llvm.Constant(i32, 0))
         address, mask = cx.builder.select(wanted, address, _zeros(cx, node.dtype)), None
     if mask is None:
@@ -211,14 +210,14 @@ def _store_contiguous(
         return
     stored = cx.builder.store(value, address)
     stored.align = known_alignment(buffer, index.base, ALIGNMENT if streams else 1)
-    # Vectors that cross a cache line cannot bypass the caches.
+    # Non-temporal vectors must not cross a cache line.
     if streams and stored.align >= buffer.dtype.itemsize * index.dtype.lanes:
         stored.set_metadata("nontemporal", cx.module.add_metadata([llvm.Constant(i32, 1)]))
     cx.aliases.mark(stored, buffer)
 
 
 def _load_strided(cx: Context, node: Load, position: LLValue, mask: LLValue | None) -> LLValue:
-    """A contiguous load from the first to the last lane, of which the wanted lanes are kept."""
+    """A contiguous load from the first to the last lane, and a shuffle that keeps the lanes."""
     (index,) = node.indices
     assert isinstance(index, Ramp) and isinstance(index.stride, Const)
     step, lanes = int(index.stride.value), node.dtype.lanes
@@ -228,7 +227,7 @@ def _load_strided(cx: Context, node: Load, position: LLValue, mask: LLValue | No
         loaded = cx.builder.load(address, typ=kind)
         loaded.align = node.dtype.itemsize
     else:
-        # Elements between the lanes may lie outside of the buffer.
+        # Elements between the lanes may be outside the buffer.
         wanted = _strided_mask(cx, mask, step)
         zeros = llvm.Constant(kind, None)
         types = [kind, address.type]
@@ -239,14 +238,14 @@ def _load_strided(cx: Context, node: Load, position: LLValue, mask: LLValue | No
 
 
 def _strided_mask(cx: Context, mask: LLValue, step: int) -> LLValue:
-    """The lanes of `mask` with this stride, and false between them."""
+    """`mask` spread to this stride, with false in between."""
     lanes = mask.type.count
     order = [k // step if k % step == 0 else lanes for k in range(step * (lanes - 1) + 1)]
     return _shuffled(cx, mask, None, order)
 
 
 def _shuffled(cx: Context, vector: LLValue, other: Any, order: list[int]) -> LLValue:
-    """Lanes of `vector`; numbers past its end name lanes of a vector of `other`."""
+    """Lanes of `vector`; indices past its end select lanes filled with `other`."""
     numbers = llvm.Constant(
         llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order]
     )

@@ -1,7 +1,7 @@
-"""Index arithmetic in registers of 32 bits, on machines whose registers have no more.
+"""Index arithmetic in 32-bit registers, on machines that have no wider ones.
 
-Indices are int64 in the IR. An operation whose operands and result are known to fit 32 bits is
-computed in these; its value is extended again, which LLVM drops where the next one takes it narrow.
+Indices are int64 in the IR. An operation whose operands and result provably fit 32 bits is computed
+in 32; its value is sign-extended, which LLVM drops where the next operation truncates it again.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from tilewright.codegen.llvm.types import LLValue, i32, llvm, register_type
 from tilewright.ir import Binary, Cast, Expr, Ramp, cast
 from tilewright.support.dtype import index
 
-#: How a node is emitted, given the values of its operands.
+#: Emits a node, given the values of its operands.
 Emitter = Callable[[Context, Any, list[LLValue]], LLValue]
 
 _LOW: Final = -(1 << 31)
 _HIGH: Final = (1 << 31) - 1
-#: Operations whose wide and narrow results are the same where all of them fit.
+#: Operations that give the same result in both widths if operands and result fit.
 _OPERATIONS: Final = frozenset(
     "add sub mul floordiv floormod truncdiv truncmod min max eq ne lt le gt ge".split()
 )
 
 
 def fits(cx: Context, expr: Expr) -> bool:
-    """Whether an index is known to fit 32 bits, on a machine that gains by that."""
+    """Whether an index provably fits 32 bits, on a machine that gains by that."""
     if cx.target.index_bits != 32 or expr.dtype.scalar is not index:
         return False
     return bounds(expr, cx.ranges).lies_in(_LOW, _HIGH)
 
 
 def emit_narrow(cx: Context, node: Expr, args: list[LLValue], emitter: Emitter) -> LLValue | None:
-    """The value of a node computed in 32 bits; None where it may not fit, or is no arithmetic."""
+    """The value of a node computed in 32 bits; None where it may not fit, or is not arithmetic."""
     if cx.target.index_bits != 32 or not _is_arithmetic(node):
         return None
     gives_index = node.dtype.scalar is index

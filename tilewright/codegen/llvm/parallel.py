@@ -1,12 +1,12 @@
-"""Loops that are outlined: their body becomes a function over iterations, which the thread pool
-runs on ranges of them (`fork`) or which is called once for all (`call_outlined`).
+"""Outlined loops: the body becomes a function over a range of iterations, which the thread pool
+runs on parts of the loop (`fork`), or which is called once for all of it (`call_outlined`).
 
-The latter is for loops beside another one that needs all registers: LLVM would keep the constants
+The latter is for loops next to another one that needs all registers: LLVM would keep the constants
 of both in registers throughout (`Target.keeps_constants`).
 
 A parallel loop with the annotation "back_and_forth" runs backward in every other iteration of the
-loop around it: each thread begins with what it read last, which its cache still holds. The pool
-then runs over the threads' parts of the loop, so that it does not cut these into pieces.
+enclosing loop: each thread starts with the data it read last, which its cache still holds. The pool
+then iterates over the threads' parts of the loop, so that it does not split them into pieces.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.ir import (
 
 
 class Captured(NamedTuple):
-    """What the body of a loop uses from outside."""
+    """The variables and buffers from outside that the body of a loop uses."""
 
     variables: list[Var]
     buffers: list[Buffer]
@@ -54,7 +54,7 @@ def emit_outlined(frame: Frame, loop: For) -> None:
 
 
 class Forked(NamedTuple):
-    """A function that runs a range of iterations, what it captures, and how many there are."""
+    """The outlined function, the record of its captures, and the number of iterations."""
 
     function: LLValue
     record: LLValue
@@ -62,7 +62,7 @@ class Forked(NamedTuple):
 
 
 def emit_parallel(frame: Frame, loop: For, pool: LLValue) -> Forked:
-    """A loop for the threads of a pool: over its iterations, or over the threads' parts of it."""
+    """Outline a parallel loop: over its iterations, or over the threads' parts of it."""
     extent = emit(frame.cx, loop.extent)
     if not frame.around or "back_and_forth" not in loop.annotations:
         return Forked(*_outlined(frame, loop, "parallel", None), extent)
@@ -75,7 +75,7 @@ def emit_parallel(frame: Frame, loop: For, pool: LLValue) -> Forked:
 
 
 class Turn(NamedTuple):
-    """Of a loop that goes back and forth: what counts its runs, its extent, and its parts."""
+    """A back-and-forth loop: the enclosing loop's variable, the extent, the number of parts."""
 
     around: Var
     extent: LLValue
@@ -83,7 +83,7 @@ class Turn(NamedTuple):
 
 
 def _outlined(frame: Frame, loop: For, name: str, turn: Turn | None) -> tuple[LLValue, LLValue]:
-    """The function, and the record of what it captures."""
+    """The outlined function, and the record of its captures."""
     cx = frame.cx
     captured = captured_by(cx, loop.body)
     if turn is not None and turn.around not in captured.variables:
@@ -99,7 +99,7 @@ def _outlined(frame: Frame, loop: For, name: str, turn: Turn | None) -> tuple[LL
 
 
 def captured_by(cx: Context, body: Stmt) -> Captured:
-    """Variables and buffers that `body` uses and that have a value at this point."""
+    """Variables and buffers that `body` uses and that are defined at this point."""
     variables, buffers = used_by(body)
     return Captured(
         [v for v in variables if v in cx.variables], [b for b in buffers if b in cx.addresses]
@@ -153,7 +153,7 @@ def _emit_body(
 
 
 def _bound(cx: Context, index: LLValue, turn: Turn) -> LLValue:
-    """Where a part of a loop begins."""
+    """The first iteration of a part."""
     return cx.builder.udiv(cx.builder.mul(index, turn.extent), turn.parts)
 
 

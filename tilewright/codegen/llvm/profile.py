@@ -1,12 +1,12 @@
-"""Host programs that record when each of their kernels began and ended.
+"""Host programs that record the start and end time of each of their kernels.
 
 The module of a profiled program `f` has a variable `f.profile` of three words: the address of an
-array of events, how many fit there, and how many there were. An event is `EVENT_WORDS` words: the
-number of the call, counted from 0; when it began and ended, in nanoseconds; and the numbers that
-the kernel was called with. Programs that are not profiled have none of this.
+array of events, its capacity, and the number of events so far. An event is `EVENT_WORDS` words: the
+number of the call, counted from 0; its start and end, in nanoseconds; and the numbers that the
+kernel was called with. Programs that are not profiled have none of this.
 
-Where there is no operating system, nobody knows what tells the time there: `f.profile` has a fourth
-word, the address of a function that does (`uint64_t (*)(void)`), in ticks of its own.
+Without an operating system there is no known clock: `f.profile` then has a fourth word, the address
+of a function that reads one (`uint64_t (*)(void)`), in ticks of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EVENTS, _CAPACITY, _COUNT, _CLOCK = range(4)
 
 
 class EventEmitter:
-    """Emits the recording of events into the function under construction."""
+    """Emits the recording of events into a function."""
 
     def __init__(self, cx: Context, name: str) -> None:
         self._cx, is_bare = cx, cx.target.is_bare
@@ -41,7 +41,7 @@ class EventEmitter:
         return self._cx.builder.load(self._word(self._state, _CLOCK), typ=kind)
 
     def record(self, call: int, start: LLValue, numbers: Sequence[LLValue]) -> None:
-        """Record that the call of this number began at `start` and has ended now."""
+        """Record that call number `call` began at `start` and has ended now."""
         builder, end = self._cx.builder, self.now()
         count = builder.load(self._word(self._state, _COUNT), typ=i64)
         room = builder.load(self._word(self._state, _CAPACITY), typ=i64)
@@ -59,7 +59,7 @@ class EventEmitter:
         return self._cx.builder.gep(base, [llvm.Constant(i64, number)], source_etype=i64)
 
     def _as_word(self, value: LLValue) -> LLValue:
-        """Whole numbers as they are; others, which no loop depends on, as zero."""
+        """An integer as a word; other types, on which no loop depends, as zero."""
         if not isinstance(value.type, llvm.IntType):
             return llvm.Constant(i64, 0)
         return value if value.type == i64 else self._cx.builder.sext(value, i64)

@@ -1,4 +1,4 @@
-"""From statements to LLVM's basic blocks: one row of a table per kind of statement."""
+"""Emits statements as LLVM's basic blocks: one row of a table per kind of statement."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def emit_stmt(frame: Frame, stmt: Stmt) -> None:
 def emit_loop(
     frame: Frame, extent: LLValue, body: Callable[[LLValue], None], *, start: LLValue = _ZERO
 ) -> None:
-    """A counting loop, tested at its end; skipped when its extent is not known to be positive."""
+    """A counting loop with its test at the end; guarded unless it provably runs at least once."""
     cx = frame.cx
     if isinstance(extent, llvm.Constant) and isinstance(start, llvm.Constant):
         if extent.constant > start.constant:
@@ -125,7 +125,7 @@ def _emit_store(frame: Frame, stmt: Store) -> None:
 
 
 def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
-    """Stores whose values do not depend on each other."""
+    """Emit stores whose values are independent."""
     cx = frame.cx
     cx.accumulations = frozenset(node for s in stores for node in _accumulations(s))
     stores = [_of_single_lane(s) for s in stores]
@@ -139,9 +139,9 @@ def _emit_stores(frame: Frame, stores: Sequence[Store]) -> None:
 
 
 def _of_single_lane(store: Store) -> Store:
-    """A store of one lane of a vector alone as one of a scalar.
+    """Replace a masked vector store whose mask selects one lane by a scalar store.
 
-    LLVM (22, AVX-512) writes too many bytes for a single lane that is made narrower on its way.
+    LLVM (22, AVX-512) writes too many bytes for a single lane that is truncated on store.
     """
     mask, (index,) = store.mask, store.indices
     if mask is None or not isinstance(index, Ramp) or free_vars(mask) or loads_in(mask):
@@ -155,9 +155,9 @@ def _of_single_lane(store: Store) -> Store:
 
 
 def _accumulations(store: Store) -> list[Expr]:
-    """The sums in `C[i] = C[i] + a + b` and the like, which add to what is there."""
+    """The sums in `C[i] = C[i] + a + b` and the like, which accumulate into the stored element."""
     sums, terms, pending = list[Expr](), list[Expr](), [store.value]
-    # Expressions are shared: a sum that is doubled forty times has 2**40 terms, written out.
+    # Expressions are shared: a sum that is doubled forty times would have 2**40 terms.
     seen = set[Expr]()
     while pending:
         node = pending.pop()

@@ -1,8 +1,8 @@
-"""Results that are written by non-temporal stores: past the caches, without reading lines first.
+"""Results written by non-temporal stores, which bypass the caches and do not read lines first.
 
-A function names them in its attribute `streams`, by their numbers among its buffers. Non-temporal
-stores must be aligned to their size, and only the caller's arrays decide whether they are: the body
-is emitted twice, once for arrays that start at a cache line.
+A function lists them in its attribute `streams`, by their indices among its buffers. Non-temporal
+stores must be aligned to their size, which depends on the caller's arrays: the body is emitted
+twice, once for arrays that start at a cache line.
 
     if Y % 64 == 0:
         for i: Y[ramp(i * 16, 1, 16)] = …       past the caches; then a fence
@@ -21,7 +21,7 @@ from tilewright.support.memory import ALIGNMENT
 
 
 def emit_streaming(frame: Frame, function: Function) -> None:
-    """Emit the body of `function`, twice where it has results that may bypass the caches."""
+    """Emit the body of `function`, twice where it has results for non-temporal stores."""
     numbers: Sequence[int] = function.attrs.get("streams", ())
     buffers = [function.buffers[k] for k in numbers]
     if not buffers:
@@ -48,9 +48,9 @@ def _are_aligned(frame: Frame, buffers: Sequence[Buffer]) -> LLValue:
 
 
 def order_streams(frame: Frame) -> None:
-    """A store fence: other threads see non-temporal stores before all that follows.
+    """A store fence: orders non-temporal stores before all that follows.
 
-    On other architectures than x86-64, the barriers that end a parallel loop order them too.
+    On architectures other than x86-64, the barriers that end a parallel loop order them too.
     """
     if frame.streamed and frame.cx.target.arch == "x86_64":
         frame.cx.intrinsic("llvm.x86.sse.sfence", void, [], [])

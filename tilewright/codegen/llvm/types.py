@@ -1,8 +1,8 @@
-"""How the IR's types look in LLVM.
+"""How the IR's types map to LLVM's.
 
-In registers a bool is one bit; in memory it takes a byte. Small formats (float8 and kin, integers
-under a byte) are gone when code is generated, and float16 and bfloat16 are left where a target has
-instructions for them: see `lower.narrow`.
+In registers a bool is one bit; in memory it takes a byte. Small formats (float8 and the like,
+integers under a byte) have been lowered before code generation; float16 and bfloat16 only remain
+where a target has instructions for them: see `lower.narrow`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import llvmlite.ir
 
 from tilewright.ir import DType
 
-# llvmlite is untyped: what comes from it is `Any` from here on.
+# llvmlite is untyped: its values are `Any` from here on.
 llvm: Any = llvmlite.ir
 
 LLType = Any
@@ -22,7 +22,7 @@ Builder = Any
 
 
 class _BFloatType(llvmlite.ir.Type):
-    """bfloat16, which llvmlite does not know."""
+    """bfloat16, which llvmlite lacks."""
 
     null = "0.0"
     intrinsic_name = "bf16"
@@ -66,7 +66,7 @@ def memory_type(dtype: DType) -> LLType:
 
 
 def mangle(kind: LLType) -> str:
-    """The suffix by which LLVM's overloaded intrinsics name a type."""
+    """The suffix for a type in the names of LLVM's overloaded intrinsics."""
     if isinstance(kind, llvm.VectorType):
         return f"v{kind.count}{mangle(kind.element)}"
     if isinstance(kind, llvm.PointerType):
@@ -77,7 +77,7 @@ def mangle(kind: LLType) -> str:
 
 
 def number(value: float, kind: Any) -> LLValue:
-    """A constant of an LLVM type; a vector type repeats it."""
+    """A constant of an LLVM type; repeated in all lanes of a vector type."""
     if isinstance(kind, llvm.VectorType):
         return llvm.Constant(kind, [llvm.Constant(kind.element, value)] * kind.count)
     return llvm.Constant(kind, value)

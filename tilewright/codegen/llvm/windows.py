@@ -1,8 +1,7 @@
-"""What libc and pthreads do elsewhere, written over Windows' own functions.
+"""POSIX functions of libc and pthreads, implemented on Windows' own functions.
 
-Generated code calls POSIX functions by their names. In a module for Windows each that is called is
-defined in that module: it is seen nowhere else, so that a program may have a library of pthreads
-beside it.
+Generated code calls POSIX functions by name. In a module for Windows, each that is called is
+defined with internal linkage, so that a program may also link a pthreads library.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tilewright.codegen.llvm.types import llvm as ir
 if TYPE_CHECKING:
     from tilewright.codegen.llvm.functions import Body, Library
 
-#: Results and operands of the functions of kernel32 and of the C runtime that are called.
+#: Result and parameter types of the functions of kernel32 and of the C runtime.
 _WINDOWS_FUNCTIONS: Final[dict[str, tuple[LLType, list[LLType]]]] = {
     "AcquireSRWLockExclusive": (void, [pointer]),
     "CloseHandle": (i32, [i64]),
@@ -39,7 +38,7 @@ _ALL_GROUPS: Final = 0xFFFF
 _BILLION: Final = 1_000_000_000
 _NO_MEMORY: Final = 12
 _NO_THREAD: Final = 11
-#: That as many bytes are counted as the whole text has, as C99 wants it.
+#: Return the length of the whole text, as C99 requires.
 _STANDARD_SNPRINTF: Final = 2
 
 
@@ -49,7 +48,7 @@ def _call(f: Body, name: str, *args: LLValue) -> LLValue:
 
 
 def _nothing(f: Body) -> None:
-    """A lock or condition of zeros is ready for use."""
+    """A zero-initialized lock or condition is ready for use."""
     f.ret(i32(0))
 
 
@@ -75,7 +74,7 @@ def _signal(f: Body) -> None:
 
 
 def _create(f: Body) -> None:
-    """A thread's number is its handle. What it returns is not asked for."""
+    """The thread id is the handle. The thread's result is never read."""
     place, _, start, context = f.args
     none = pointer(None)
     handle = _call(f, "CreateThread", none, i64(0), start, context, i32(0), none)
@@ -100,7 +99,7 @@ def _process(f: Body) -> None:
 
 
 def _clock(f: Body) -> None:
-    """Seconds and nanoseconds, each from whole ticks, so that no product overflows."""
+    """Seconds and nanoseconds, split by whole seconds first, so that no product overflows."""
     time, slots = f.args[1], f.scratch(16)
     ticks, frequency = (f.b.gep(slots, [i64(k)], source_etype=i64) for k in range(2))
     _call(f, "QueryPerformanceCounter", ticks)
@@ -125,7 +124,7 @@ def _free_aligned(f: Body) -> None:
 
 
 def _print(f: Body) -> None:
-    """The C runtime has it for lists of arguments alone."""
+    """The C runtime only has a variant for argument lists."""
     buffer, room, text = f.args[:3]
     rest = f.scratch(8)
     for name in ("llvm.va_start.p0", "llvm.va_end.p0"):
@@ -156,7 +155,7 @@ _BODIES: Final[dict[str, Callable[[Body], None]]] = {
 
 
 def is_written(name: str) -> bool:
-    """Whether Windows lacks a POSIX function that is written here."""
+    """Whether a POSIX function is implemented here."""
     return name in _BODIES
 
 
@@ -166,7 +165,7 @@ def write(f: Body, name: str) -> None:
 
 
 def write_snprintf(library: Library) -> None:
-    """`snprintf`, which is a function of headers there."""
+    """`snprintf`, which is only an inline function of headers there."""
     kind = ir.FunctionType(i32, [pointer, i64, pointer], var_arg=True)
     _print(library.define_as("snprintf", kind))
 

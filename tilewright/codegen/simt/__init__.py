@@ -1,1 +1,1 @@
-"""GPU kernels as loops, for the executor that runs them on the processor."""
+"""GPU kernels as loops, for the executor that runs them on the CPU."""

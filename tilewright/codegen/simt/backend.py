@@ -1,7 +1,7 @@
-"""GPU kernels as loops: what the executor in `tilewright.simt` runs, launched as on a GPU.
+"""GPU kernels as loops, which the executor in `tilewright.simt` runs, launched as on a GPU.
 
-Everything up to the kernels themselves is CUDA's, so that schedules, passes, host programs and the
-runtime are tested where there is no GPU.
+All but the kernels' code is CUDA's, so that schedules, passes, host programs and the runtime can be
+tested without a GPU.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class _Loops(NamedTuple):
     stands_for: int
     shared: int = 0
     messages: tuple[str, ...] = ()
-    # The executor sees by itself that blocks wait for each other.
+    # The executor detects by itself that blocks wait for each other.
     is_cooperative: bool = False
     waits: bool = False
 
 
 class SimtBackend(CudaBackend):
-    """Kernels in the text form of loops."""
+    """Kernels as the text of loops."""
 
     name = "simt"
 
@@ -47,7 +47,7 @@ class SimtBackend(CudaBackend):
 
 
 def _one_dimensional(kernel: Function) -> Function:
-    """A kernel whose buffers have one dimension, as its accesses do: so its text can be read."""
+    """A kernel with one-dimensional buffers, matching its accesses, so that its text parses."""
     inner = [b for s in walk(kernel.body) if isinstance(s, Alloc) for b in s.buffers]
     ranges = Ranges.for_function(kernel)
     flat = {b: _flat(b, ranges) for b in (*kernel.buffers, *inner) if b.ndim != 1}

@@ -1,1 +1,1 @@
-"""This side: devices, models on them, and the tracker as clients see it."""
+"""The client: devices, models on them, and the tracker."""

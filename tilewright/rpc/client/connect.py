@@ -1,4 +1,4 @@
-"""`connect`: the device or the tracker at an address."""
+"""`connect`: the device or tracker at an address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.rpc.wire.keys import AnyKey, read_key
 
 
 def connect(address: str, key: AnyKey) -> Any:
-    """The `Device` that a server at `host:port` is, or the `Tracker` that listens there.
+    """The `Device` or `Tracker` at `host:port`, depending on what listens there.
 
     `key` is the path of a key file (`tilewright rpc keygen`), its text, or 32 bytes.
     """

@@ -1,4 +1,4 @@
-"""A model that runs elsewhere: what can be looked at is looked at here."""
+"""A model that runs elsewhere; it is inspected through its local copy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.support.denormals import Denormals
 
 
 class DistantModel(RunnableModel):
-    """A model on another machine, and the one here that it was made of."""
+    """A model on another machine, with the local model it was made from."""
 
     _local: RunnableModel
 

@@ -1,4 +1,4 @@
-"""A kernel on another machine: called as if it were here, and timed beside others."""
+"""A kernel on another machine, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RemoteKernel:
         return self._code.signature
 
     def number(self) -> int:
-        """What it is called in the session, to which it is sent unless it is there."""
+        """Its number in the session, to which it is sent if necessary."""
         if self._epoch != self.device.epoch or not self.device.is_open:
             packed = Packed()
             for part in (self._code.object_code, self._code.pool):
@@ -43,7 +43,7 @@ class RemoteKernel:
         return self._number
 
     def __call__(self, *args: Any) -> None:
-        """Run it on the device; arrays that it writes to are brought back."""
+        """Run it on the device; arrays that it writes are copied back."""
         bound, _ = self.signature.bind(args)
         packed = Packed()
         fields = {"kernel": self.number(), "arguments": [packed.tree(a) for a in bound]}
@@ -56,7 +56,7 @@ class RemoteKernel:
     def time(
         self, *args: Any, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
-        """Time the native code on the device, without the way there and back."""
+        """Time the native code on the device, without communication."""
         return measured([self], args, repeat, min_repeat_ms, warmup)[0]
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ def measured(
     min_repeat_ms: float,
     warmup: int,
 ) -> list[Timing]:
-    """Times of kernels of one device on the same arguments, called in turn."""
+    """Times of kernels of one device on the same arguments, called alternately."""
     packed = Packed()
     for kernel in kernels:
         kernel.signature.bind(args)
@@ -85,8 +85,8 @@ def measured_apart(
     min_repeat_ms: float,
     warmup: int,
 ) -> list[Timing]:
-    """The same, each kernel on sets of arguments of its own that its calls take turns with. What
-    is in several sets is sent once."""
+    """The same, with each kernel cycling through its own sets of arguments. Arguments shared by
+    sets are sent once."""
     packed, trees = Packed(), dict[int, Any]()
     for argument in (a for sets in each for arguments in sets for a in arguments):
         if id(argument) not in trees:

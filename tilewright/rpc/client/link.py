@@ -1,4 +1,4 @@
-"""How clients reach a listener: addresses, connections, and questions after lost sessions."""
+"""How clients reach a listener: addresses, connections, and the fate of lost sessions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tilewright.rpc.wire.limits import OPENING_SECONDS
 from tilewright.rpc.wire.tls import open_channel
 from tilewright.support.errors import UserError
 
-#: Bytes of arrays in one answer that a client takes.
+#: Most bytes of arrays in an answer.
 _ANSWER_BYTES: Final = 1 << 36
 
 
 @dataclass(frozen=True)
 class Link:
-    """Where a listener is, and the key that it shares."""
+    """The address of a listener, and the shared key."""
 
     address: str
     key: bytes = field(repr=False)
 
     def role(self) -> Role:
         """Whether a server or a tracker listens there."""
-        # A session that nobody has been is a question that both answer at no cost.
+        # The fate of a nonexistent session is a cheap question that both kinds answer.
         sock, opening, _ = self._authenticated(Intent.FATE, NO_TICKET)
         sock.close()
         return opening.role
 
     def open(self, ticket: bytes = NO_TICKET) -> tuple[Channel, dict[str, Any]]:
-        """A new encrypted connection, and what the listener says of itself."""
+        """A new encrypted connection, and the listener's facts."""
         sock, opening, _ = self._authenticated(Intent.OPEN, ticket)
         try:
             return open_channel(sock, self.key, opening, _ANSWER_BYTES, {"client": user_name()})
@@ -47,7 +47,7 @@ class Link:
             raise
 
     def fate(self, session: str) -> Fate:
-        """How a session has ended; "unknown" if that cannot be learned."""
+        """How a session has ended; "unknown" if that cannot be found out."""
         with contextlib.suppress(UserError, ValueError):
             sock, _, text = self._authenticated(Intent.FATE, bytes.fromhex(session))
             sock.close()
@@ -55,11 +55,11 @@ class Link:
         return Fate()
 
     def _authenticated(self, intent: Intent, ticket: bytes) -> tuple[socket.socket, Opening, str]:
-        """A connection to a listener that has the same key, and what it says."""
+        """A connection to a listener with the same key, and its text."""
         try:
             return self._attempt(intent, ticket)
         except TurnedAwayError:
-            # It has another key, or ended at that moment: then there is nobody now, or a new one.
+            # It has another key, or has just ended: try once more, a new one may be there.
             return self._attempt(intent, ticket)
 
     def _attempt(self, intent: Intent, ticket: bytes) -> tuple[socket.socket, Opening, str]:
@@ -95,7 +95,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def user_name() -> str:
-    """What a client calls itself: its share of devices is counted under this name."""
+    """The name of this client, by which its share of devices is counted."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):

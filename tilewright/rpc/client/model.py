@@ -1,4 +1,4 @@
-"""A model on another machine, with the interface of one that is here."""
+"""A model on another machine, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RemoteModel(DistantModel):
     ) -> None:
         super().__init__()
         self._device, self._source, self._threads = device, model, threads
-        #: The arguments of `set_threads`, to be repeated in another session.
+        #: The arguments of `set_threads`, to repeat in a new session.
         self._pinned: tuple[int | None, list[int] | None] | None = None
         self._epoch = self._number = 0
         self._recorder_epoch = 0
@@ -96,14 +96,14 @@ class RemoteModel(DistantModel):
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 50.0, warmup: int = 2
     ) -> Timing:
-        """Time the native code on the device, without the way there and back."""
+        """Time the native code on the device, without communication."""
         packed = Packed()
         fields = {"inputs": packed.named(inputs), "repeat": repeat, "warmup": warmup}
         answer, arrays = self._call("time", {**fields, "min_repeat_ms": min_repeat_ms}, packed)
         return Timing(_samples(answer, arrays), int(answer["calls"]))
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
-        """How long single runs on the device take, without the way there and back."""
+        """The latency of single runs on the device, without communication."""
         if not isinstance(seconds, Real) or not isinstance(warmup, Integral):
             reason = f"got {seconds!r} seconds, after {warmup!r} runs"
             raise UserError("cannot time the model", reason=reason, remedy="give numbers")
@@ -117,7 +117,7 @@ class RemoteModel(DistantModel):
         profiled, packed = self._local.profiled, Packed()
         fields = {"inputs": packed.named(inputs), "runs": runs, "warmup": warmup, "words": 0}
         if self._recorder_epoch != self._device.epoch or not self._device.is_open:
-            # The code is compiled here: the device need not have a compiler.
+            # The code is compiled here: the device needs no compiler.
             packed.tree(np.frombuffer(profiled.code, np.uint8))
             fields["words"] = profiled.words
         answer, arrays = self._call("record", fields, packed)
@@ -133,11 +133,11 @@ class RemoteModel(DistantModel):
         count, affinity = self._pinned
         self._call("threads", {"count": count, "affinity": affinity}, Packed())
 
-    # ---- looking --------------------------------------------------------------------------------
+    # ---- inspection ------------------------------------------------------------------------------
 
     @property
     def device(self) -> Device:
-        """The device that it runs on."""
+        """The device it runs on."""
         return self._device
 
 
@@ -146,7 +146,7 @@ def _samples(answer: dict[str, Any], arrays: Sequence[Array]) -> tuple[float, ..
 
 
 def _written(results: list[Any], specs: Sequence[Spec], out: Inputs) -> list[Any]:
-    """The results, in arrays of the caller's where there are any."""
+    """The results, copied to the caller's arrays if there are any."""
     pairs = zip(specs, results, strict=True)
     came = [TensorSpec(s.name, DType.of(r.dtype), r.shape) for s, r in pairs]
     own = bind_outputs(out, came, {}, ())

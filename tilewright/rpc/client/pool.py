@@ -1,4 +1,4 @@
-"""Work that can be done on any of several devices, spread over all of them."""
+"""Distributes work over all devices of a pool."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
-#: How often work is tried that ends the sessions it is done in.
+#: Attempts for work that ends the sessions it runs in.
 _ATTEMPTS: Final = 3
-#: Seconds between looks at whether there are more devices.
+#: Seconds between checks for more devices.
 _LOOK_SECONDS: Final = 2.0
 
 
 class Pool:
-    """The devices of one name that a tracker knows, now and later."""
+    """The devices with one name that a tracker has, now and later."""
 
     def __init__(self, tracker: Tracker, name: str, priority: int, client: str) -> None:
         self._tracker, self._name = tracker, name
@@ -32,7 +32,7 @@ class Pool:
 
     @property
     def size(self) -> int:
-        """How many sessions its devices have at a time, all together."""
+        """The total number of concurrent sessions of its devices."""
         return sum(int(d["sessions"]) for d in self.devices())
 
     @property
@@ -40,16 +40,16 @@ class Pool:
         return self._name
 
     def devices(self) -> list[dict[str, Any]]:
-        """What the tracker says of its devices: address, target, sessions, those in use."""
+        """The tracker's facts of its devices: address, target, sessions, those in use."""
         return [d for d in self._tracker.devices() if d["name"] == self._name]
 
     def map(
         self, work: Callable[[Device, _T], _R], items: Iterable[_T], *, timeout: float = 3600.0
     ) -> list[_R]:
-        """`work(device, item)` for every item, in their order, on as many devices as there are.
+        """`work(device, item)` for every item, in their order, on all available devices.
 
-        What was under way on a device that is lost is done again on another, up to three times;
-        other errors end the whole.
+        Work in progress on a device that is lost is repeated on another, up to three times; other
+        errors end the call.
         """
         return _Run(self, work, list(items), timeout).results()
 
@@ -61,7 +61,7 @@ class Pool:
 
 
 class _Run:
-    """One `map`: a thread for each session that there is."""
+    """One `map`: a thread for each available session."""
 
     def __init__(
         self, pool: Pool, work: Callable[[Device, Any], Any], items: list[Any], timeout: float
@@ -88,7 +88,7 @@ class _Run:
         return [self._done[k] for k in range(len(self._items))]
 
     def _enlist(self) -> None:
-        """Have a thread for each session, but for no more than there are items left."""
+        """Start a thread for each session, but no more than there are items left."""
         try:
             size = max(1, self._pool.size)
         except (UnreachableError, RefusedError):
@@ -112,7 +112,7 @@ class _Run:
                 self._changed.notify_all()
 
     def _use(self, device: Device) -> None:
-        """Work on one device until there is nothing left to do, or the device is lost."""
+        """Work on one device until nothing is left to do, or the device is lost."""
         while self._is_going():
             try:
                 k, attempt = self._todo.get_nowait()

@@ -1,4 +1,4 @@
-"""The tracker as clients see it: which devices there are, and requests for them."""
+"""The client's view of a tracker: its devices, and requests for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RETRY_SECONDS: Final = 0.5
 
 
 class Tracker:
-    """A tracker; it holds no connection, and each request makes one of its own."""
+    """A tracker; it holds no connection, each request opens one."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -27,7 +27,7 @@ class Tracker:
         return self._link.address
 
     def devices(self) -> list[dict[str, Any]]:
-        """What is registered: name, address, target, sessions, those in use, and requests."""
+        """The registered devices: name, address, target, sessions, those in use, and requests."""
         channel, _ = self._link.open()
         try:
             return list(self._ask(channel, {"call": "devices"})["devices"])
@@ -39,10 +39,10 @@ class Tracker:
     def request(
         self, name: str, *, priority: int = 0, timeout: float = 600.0, client: str = ""
     ) -> Device:
-        """A device of this name, as soon as one is free; give it back by `close`, or use `with`.
+        """A device of this name, as soon as one is free; return it by `close`, or use `with`.
 
         Higher priorities go first; among equal ones, devices are shared evenly between clients,
-        which are told apart by `client` (the user and host unless given).
+        which are identified by `client` (by default user and host).
         """
         fields = {"call": "request", "name": name, "priority": int(priority), "client": client}
         return Device(lambda: self._opened(fields, time.monotonic() + timeout))
@@ -52,14 +52,14 @@ class Tracker:
         return Pool(self, name, priority, client)
 
     def _opened(self, fields: dict[str, Any], end: float) -> tuple[Channel, dict[str, Any], Link]:
-        """A session on a device that the tracker names, from however many attempts."""
+        """A session on a device that the tracker assigns, after as many attempts as time allows."""
         while True:
             try:
                 answer = self._granted({**fields, "seconds": max(0.0, end - time.monotonic())})
                 link = Link(str(answer["address"]), self._link.key)
                 return *link.open(bytes.fromhex(str(answer["ticket"]))), link
             except (UnreachableError, RefusedError, OSError, ProtocolError):
-                # Whoever was to answer has gone; the tracker will have noticed, or is back soon.
+                # The peer has gone; the tracker will have noticed, or will be back soon.
                 if time.monotonic() + _RETRY_SECONDS > end:
                     raise
                 time.sleep(_RETRY_SECONDS)

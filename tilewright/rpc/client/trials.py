@@ -1,4 +1,4 @@
-"""Trials by calls of kernels, for devices that make none themselves: those without Python."""
+"""Trials by calls of kernels, for devices without Python, which make none themselves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 
 class TrialsByCalls:
-    """Answers the messages of `runtime.trials` in place of a device."""
+    """Answers messages of `runtime.trials` on behalf of a device."""
 
     def __init__(self, device: Device) -> None:
         self._server = TrialServer(begin=lambda task, default: TaskByCalls(device, task, default))
@@ -47,7 +47,7 @@ class TrialsByCalls:
 
 
 class TaskByCalls:
-    """A task with its default kernel on a device, arguments here, and the results of these."""
+    """A task with its default kernel on a device, local arguments, and the default's results."""
 
     def __init__(self, device: Device, task: TrialTask, default: PackedKernel) -> None:
         self._device, self._task = device, task
@@ -56,7 +56,7 @@ class TaskByCalls:
         self._default = self._loaded(default)
         self._results = self._default.results()
         (once,) = measured_apart([self._default.kernel], [self._default.sets], 1, 0.0, 1)
-        #: The time of a call of the default.
+        #: The seconds of a call of the default.
         self.seconds = max(1e-7, once.min)
         count = copy_count(task, own, self.seconds)
         self._copies = [own, *(copied(own) for _ in range(count - 1))]
@@ -65,15 +65,15 @@ class TaskByCalls:
     def compared(
         self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
     ) -> Measured:
-        """The candidate's results, and its times beside the default's."""
-        del memory  # The server bounds that of its sessions.
+        """Compare a candidate's results and times with the default's."""
+        del memory  # The server limits the memory of its sessions.
         loaded = self._loaded(candidate)
         if reason := why_wrong(self._results, loaded.results()):
             return Measured(failure="wrong answer", reason=reason)
         return judged(self._rounds(loaded, rounds), early=early)
 
     def _rounds(self, loaded: _Loaded, rounds: int) -> Iterator[Sequence[tuple[float, float]]]:
-        """The samples of all rounds, of which the first is asked for by itself."""
+        """The samples of all rounds; the first round is requested separately, to stop early."""
         kernels, sets = [loaded.kernel, self._default.kernel], [loaded.sets, self._default.sets]
         for part in filter(None, (1, rounds - 1)):
             own, reference = measured_apart(kernels, sets, part * SAMPLES, 1e3 * SAMPLE, 1)
@@ -85,7 +85,7 @@ class TaskByCalls:
 
 
 class _Loaded:
-    """A kernel of a task on a device, with the arguments that it takes itself."""
+    """A kernel of a task on a device, with its own arguments."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class _Loaded:
         own = signature_alone(kernel, task.signature)
         self.kernel = self._sent(own, kernel.code, kernel.messages)
         made = [] if once is None else self._prepared(once, copies[0])
-        #: The arguments that its calls take turns with.
+        #: The sets of arguments that its calls cycle through.
         self.sets = [[*(args if once is None else kept(once, args)), *made] for args in copies]
 
     def results(self) -> list[Array]:
-        """What it writes; the arguments stay as they are."""
+        """Its outputs; the arguments are not changed."""
         own = copied(self.sets[0])
         self.kernel(*own)
         pairs = zip(self.kernel.signature.params, own, strict=True)

@@ -1,19 +1,19 @@
-"""Sessions over a serial line, with the monitor that a microcontroller runs.
+"""Sessions over a serial line with the monitor on a microcontroller.
 
 frames      messages as bytes on the line
-lines       serial ports and other streams of bytes, with time-outs
-monitor     requests and answers: repeated when they are lost, refusals as errors
-placing     object code tied to addresses of the board
-memory      which part of the board's memory is whose
-device      the board, as remote devices are seen
+lines       serial ports and other byte streams, with time-outs
+monitor     requests and answers: repeated when lost, refusals as errors
+placing     object code relocated to the board's memory
+memory      allocation of the board's memory
+device      the board, with the interface of remote devices
 code        a function in the board's memory, called and timed
 program     the function of a model, with its tensors
-model       a model there
-recording   when its kernels begin and end
-function    the function of a kernel, with what it works in
-kernel      a kernel there
-trials      candidates of a tuner beside their default
+model       a model on the board
+recording   the start and end of its kernels
+function    the function of a kernel, with its workspace
+kernel      a kernel on the board
+trials      candidates of a tuner against their default
 connect     a line to a device
 
-`docs/serial_protocol.md` is the protocol; `device_runtime/source/monitor` is the other side.
+`docs/serial_protocol.md` is the protocol; `device_runtime/source/monitor` is the board's side.
 """

@@ -1,4 +1,4 @@
-"""Code in the memory of a board, with the memory that it is called with; and how long it takes."""
+"""Code in the memory of a board, with memory for its calls; and its timing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BoardCode:
-    """A function of an object file, and memory beside it, for as long as somebody refers to it.
+    """A function of an object file, and memory for it, kept as long as this object.
 
     In a new session of the board it is sent again.
     """
@@ -37,7 +37,7 @@ class BoardCode:
         self.ready(progress)
 
     def ready(self, progress: Progress | None = None) -> bool:
-        """See that it is on the board; whether it has to be sent there."""
+        """Send it to the board if it is not there; gives whether it was sent."""
         self.device.require_open()
         if self._epoch == self.device.epoch:
             return False
@@ -54,7 +54,7 @@ class BoardCode:
         self._part = BoardPart(self.device, size, "the code with its memory")
         base = self._part.begin
         data = self._image.placed(base)
-        #: Where the function lies, and where the parts of memory do.
+        #: The address of the function, and those of the parts of memory.
         self.entry = self._image.address_of(self._function, base)
         self.places = [base + offset for offset in offsets]
         monitor.write(base, data, progress)
@@ -62,11 +62,11 @@ class BoardCode:
         self._epoch = self.device.epoch
 
     def address_of(self, name: str) -> int:
-        """Where a symbol of the object file lies on the board."""
+        """The address of a symbol of the object file on the board."""
         return self._image.address_of(name, self._part.begin)
 
     def call(self, words: Sequence[int], seconds: float | None = None) -> Called:
-        """Call the function with these words; it may take so many seconds."""
+        """Call the function with these words, with a time limit in seconds."""
         most = self.device.facts.argument_words
         if len(words) > most:
             raise UserError(
@@ -102,7 +102,7 @@ def timed(
 ) -> list[Timing]:
     """Times of calls by the board's counter, interleaved: a sample of each in every round.
 
-    One call is as exact as many; a sample is as many as last `min_repeat_ms`.
+    A single call is as accurate as many; a sample has as many calls as fill `min_repeat_ms`.
     """
     for call in calls:
         for _ in range(warmup):

@@ -15,9 +15,9 @@ def connect_serial(
 ) -> SerialDevice:
     """The board that runs the monitor at the other end of a serial line.
 
-    `port` is the path of a serial port, `tcp://host:port`, or what is open already: a socket, a
-    port of pyserial, or a `Stream`. `patience` is how many seconds an answer may take beside its
-    way over the line, and `seconds` how many a call may.
+    `port` is the path of a serial port, `tcp://host:port`, or an open stream: a socket, a port of
+    pyserial, or a `Stream`. `patience` is the time limit of an answer in seconds, besides its
+    transmission, and `seconds` that of a call.
     """
     if baud < 1 or patience <= 0 or seconds <= 0:
         raise UserError("cannot open the line", reason="speed and times must be positive")

@@ -1,4 +1,4 @@
-"""A microcontroller at the other end of a serial line, as if it were a device on the network."""
+"""A microcontroller on a serial line, with the interface of a remote device."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ if TYPE_CHECKING:
     from tilewright.rpc.serial.model import BoardModel
     from tilewright.rpc.serial.trials import BoardTask
 
-#: What a board's processor is called in ELF files.
+#: The machine numbers in ELF files.
 _MACHINES: Final = {40: "arm", 243: "riscv32"}
 
 
 class SerialDevice:
-    """A board that runs the monitor; a context manager, at whose end the line is closed.
+    """A board that runs the monitor; a context manager that closes the line at its end.
 
-    It loads, runs, times and profiles models, and tuners work on it, as `tw.rpc.Device` does. A
-    board that was reset, or that another host has taken over, raises `DeviceLostError`: `restart`
-    begins a new session, and models are sent there again.
+    It loads, runs, times and profiles models, and tuners can use it, like `tw.rpc.Device`. A board
+    that was reset, or that another host has taken over, raises `DeviceLostError`: `restart` opens a
+    new session, and models are sent there again.
     """
 
     def __init__(self, monitor: Monitor, seconds: float) -> None:
         self.monitor, self.seconds = monitor, seconds
         self._lock = threading.RLock()
         self._is_closed = self._is_cut = False
-        #: Counts sessions: what was loaded in an earlier one is gone.
+        #: The number of the session: what was loaded in an earlier one is gone.
         self.epoch = 0
         self._forget()
 
     def _forget(self) -> None:
-        """Begin with nothing on the board."""
+        """Reset the state, with nothing loaded on the board."""
         self.epoch, self._is_over = self.epoch + 1, False
         self.memory = BoardMemory(self.facts.window, self.facts.window_bytes)
-        #: Addresses of what nobody refers to any more.
+        #: Addresses of allocations without references.
         self.unused: list[int] = []
         self._trials = TrialServer(begin=self._task)
 
     @property
     def facts(self) -> Facts:
-        """What the monitor says of its board."""
+        """The monitor's description of its board."""
         return self.monitor.facts
 
     @property
     def target(self) -> str:
-        """The text of the target to compile for: the processor of the board."""
+        """The text of the target to compile for: the board's processor."""
         return str(Target.of(f"llvm -mcpu={self.facts.processor}"))
 
     @property
     def name(self) -> str:
-        """What the board is called."""
+        """The name of the board."""
         return self.facts.board or _MACHINES.get(self.facts.machine, "board")
 
     @property
@@ -86,10 +86,10 @@ class SerialDevice:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> BoardModel:
-        """Link a compiled model, or what an artifact holds for this target, to the board's memory,
-        and send it there.
+        """Link a compiled model, or an artifact's build for this target, to the board's memory, and
+        send it there.
 
-        `progress` is told the bytes that are sent, and the bytes of all, after each piece.
+        `progress` is called with the bytes sent and the total bytes, after each piece.
         """
         from tilewright.models.artifact import load
         from tilewright.rpc.serial.model import BoardModel
@@ -100,7 +100,7 @@ class SerialDevice:
         return BoardModel(self, model if is_here else load(model, target=self.target), progress)
 
     def load_kernel(self, code: KernelCode) -> BoardKernel:
-        """Link a kernel, as `Module.as_code` gives it, to the board's memory, and send it there."""
+        """Link a kernel (from `Module.as_code`) to the board's memory, and send it there."""
         from tilewright.rpc.serial.kernel import BoardKernel
 
         return BoardKernel(self, code)
@@ -120,8 +120,8 @@ class SerialDevice:
         return measured(kernels, args, rounds, min_repeat_ms, warmup)
 
     def trial(self, asked: dict[str, Any], code: bytes, within: float) -> Measured:
-        """What comes of a message of `runtime.trials`."""
-        del within  # How long a call may take follows from the default, by the board's counter.
+        """The answer to a message of `runtime.trials`."""
+        del within  # The limit of a call follows from the default's time on the board.
         with self._lock:
             self.require_open()
             return Measured.of_data(self._trials.answered(asked, code))
@@ -132,12 +132,12 @@ class SerialDevice:
         return BoardTask(self, task, default)
 
     def ping(self) -> None:
-        """A call that does nothing: the board is there."""
+        """A call without effect, to check that the board answers."""
         self.require_open()
         self.monitor.ping()
 
     def require_open(self) -> None:
-        """Refuse calls after the end, begin a session that is due, free what nobody refers to."""
+        """Refuse calls after `close`, open a session if one is due, free unused allocations."""
         with self._lock:
             if self._is_closed:
                 raise UserError("the line to the board is closed", remedy="connect again")
@@ -148,17 +148,17 @@ class SerialDevice:
                 self.memory.give_back(self.unused.pop())
 
     def restart(self) -> None:
-        """End the session: the next call begins a new one, with nothing of what was here."""
+        """End the session: the next call opens a new one, without any state of this one."""
         self._is_over = True
 
     def cut(self) -> None:
-        """End the trial that another thread waits for, after the call that is under way."""
+        """Abort the trial that another thread waits for, after the call in progress."""
         self._is_cut = True
         with self._lock:
             self._is_cut = False
 
     def require_uncut(self) -> None:
-        """Refuse to go on with a trial that somebody has cut."""
+        """Refuse to continue an aborted trial."""
         if self._is_cut:
             raise DeviceLostError(f"the trial on {self.name} was given up")
 

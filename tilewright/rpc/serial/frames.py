@@ -1,9 +1,9 @@
-"""Messages on a serial line: a head, a body and a check, between marks of SLIP (RFC 1055).
+"""Messages on a serial line: a header, a body and a checksum, delimited as in SLIP (RFC 1055).
 
     kind u8 | 0 u8 | number u16 | session u32 | bytes of the body u32 | body | CRC-32 u32
 
-The check is over all that stands before it; all numbers are little-endian. A mark stands only
-between messages, so that a receiver finds the next one whatever came before it; what is damaged is
+The checksum covers all bytes before it; all numbers are little-endian. Delimiters only occur
+between messages, so that a receiver finds the next message after any garbage; damaged ones are
 dropped.
 """
 
@@ -20,12 +20,12 @@ _CHECK: Final = struct.Struct("<I")
 _END, _ESCAPE = b"\xc0", b"\xdb"
 _ESCAPED_END, _ESCAPED_ESCAPE = b"\xdb\xdc", b"\xdb\xdd"
 _WRONG_ESCAPE: Final = re.compile(rb"\xdb(?![\xdc\xdd])")
-#: Bytes of a body that a host takes.
+#: Most bytes of a body that a host accepts.
 MOST_BYTES: Final = 1 << 16
 
 
 class Kind(IntEnum):
-    """What a message is; an answer has the kind of its request and `ANSWER`."""
+    """The kind of a message; an answer has the kind of its request plus `ANSWER`."""
 
     HELLO = 1
     WRITE = 2
@@ -33,14 +33,14 @@ class Kind(IntEnum):
     CLEAR = 4
     CALL = 5
     COUNTER = 6
-    #: The call has begun: its answer may take long.
+    #: The call has begun, and its answer may take long.
     AT_WORK = 0x40
     REFUSAL = 0x7F
     ANSWER = 0x80
 
 
 class Frame(NamedTuple):
-    """One message; an answer has the number of its request."""
+    """A message; an answer has the number of its request."""
 
     kind: int
     number: int
@@ -49,7 +49,7 @@ class Frame(NamedTuple):
 
 
 def framed(frame: Frame) -> bytes:
-    """A message as it goes over the line."""
+    """A message as bytes on the line."""
     data = _HEAD.pack(frame.kind, 0, frame.number, frame.session, len(frame.body)) + frame.body
     data += _CHECK.pack(zlib.crc32(data))
     escaped = data.replace(_ESCAPE, _ESCAPED_ESCAPE).replace(_END, _ESCAPED_END)
@@ -57,21 +57,21 @@ def framed(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Finds messages in what comes over a line, in pieces of any size."""
+    """Finds messages in received bytes, in pieces of any size."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
 
     def read(self, data: bytes) -> list[Frame]:
-        """The messages that are whole with these bytes."""
+        """The messages completed by these bytes."""
         *whole, rest = (bytes(self._begun) + data).split(_END)
-        # What never ends is no message, and must not fill the memory.
+        # Limit the memory for a message that never ends.
         self._begun = bytearray(rest[: 2 * MOST_BYTES])
         return [frame for part in whole if (frame := _frame(part)) is not None]
 
 
 def _frame(escaped: bytes) -> Frame | None:
-    """The message between two marks; None if it is damaged."""
+    """The message between two delimiters; None if it is damaged."""
     if _WRONG_ESCAPE.search(escaped):
         return None
     data = escaped.replace(_ESCAPED_END, _END).replace(_ESCAPED_ESCAPE, _ESCAPE)

@@ -1,4 +1,4 @@
-"""The function of a kernel on a board, with the memory that any call of it needs."""
+"""The function of a kernel on a board, with the memory for its calls."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tilewright.target import Target
 if TYPE_CHECKING:
     from tilewright.rpc.serial.device import SerialDevice
 
-#: What a kernel is passed behind its arrays: three words (thread pool, workspace, error record).
+#: The three words after a kernel's arrays: thread pool, workspace, error record.
 _ENV: Final = struct.Struct("<QQQ")
-#: The words of an error record.
+#: The size of an error record.
 _RECORD_BYTES: Final = 6 * 8
 
 
 class BoardFunction:
-    """A function that takes arrays, `sizes` of which lie beside it; `workspace` is what it works
-    in, and `messages` are those of its errors."""
+    """A function that takes arrays; memory for arrays of `sizes` is allocated with it. `workspace`
+    is its size in bytes, and `messages` are those of its errors."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class BoardFunction:
 
     @property
     def places(self) -> list[int]:
-        """Where the arrays lie that are beside it."""
+        """The addresses of the arrays allocated with it."""
         return self._code.places[:-3]
 
     def ready(self) -> None:
-        """See that it is on the board."""
+        """Send it to the board if it is not there."""
         if self._code.ready():
             self._write_env()
 
     def call(self, places: Sequence[int], seconds: float | None = None) -> Called:
-        """Call it with arrays at these places; it may take so many seconds."""
+        """Call it with arrays at these addresses, with a time limit in seconds."""
         called = self._code.call([*places, self._code.places[-1]], seconds)
         if called.value:
             number = called.value - 1
@@ -71,7 +71,7 @@ class BoardFunction:
 
 
 def bytes_of_param(function: str, param: Any) -> int:
-    """The bytes of an array that a function takes."""
+    """The size of an array parameter in bytes."""
     if not isinstance(param, ArrayParam):
         raise refusal(function, f"{param.name} is a number, and the monitor passes arrays alone")
     extents = [d for d in param.shape if isinstance(d, int)]
@@ -81,7 +81,7 @@ def bytes_of_param(function: str, param: Any) -> int:
 
 
 def refusal(function: str, reason: str) -> UserError:
-    """Why a function cannot run on any board."""
+    """The error for a function that cannot run on any board."""
     return UserError(
         f"{function} cannot run on a board",
         reason=reason,

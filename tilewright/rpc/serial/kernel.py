@@ -1,4 +1,4 @@
-"""A kernel in the memory of a board: called as if it were here, and timed beside others."""
+"""A kernel in the memory of a board, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BoardKernel:
-    """One kernel on a board; its arrays have sizes that are numbers."""
+    """One kernel on a board; its arrays have static sizes."""
 
     def __init__(self, device: SerialDevice, code: KernelCode) -> None:
         self.device, self.signature = device, code.signature
@@ -36,7 +36,7 @@ class BoardKernel:
         )
 
     def __call__(self, *args: Any) -> None:
-        """Run it on the board; arrays that it writes to are brought back."""
+        """Run it on the board; arrays that it writes are copied back."""
         arrays = self.send(args)
         self.call()
         params, places = self.signature.params, self._function.places
@@ -52,7 +52,7 @@ class BoardKernel:
         return measured([self], args, repeat, min_repeat_ms, warmup)[0]
 
     def send(self, args: Sequence[Any]) -> list[Any]:
-        """Send the arguments to the board; the arrays that they are."""
+        """Send the arguments to the board; gives them as arrays."""
         bound, _ = self.signature.bind(args)
         self._function.ready()
         for array, place in zip(bound, self._function.places, strict=True):

@@ -1,4 +1,4 @@
-"""Streams of bytes to a board: serial ports, sockets, and whatever else reads and writes."""
+"""Byte streams to a board: serial ports, sockets, and other objects that read and write."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tilewright.rpc.wire.errors import UnreachableError
 from tilewright.rpc.wire.limits import OPENING_SECONDS
 from tilewright.support.errors import UserError
 
-#: How an address of a stream over TCP begins, such as that of an emulator or of ser2net.
+#: The prefix of a stream over TCP, such as that of an emulator or of ser2net.
 _TCP: Final = "tcp://"
 _CHUNK: Final = 4096
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """A line to a board. What is cut raises `OSError`."""
+    """A line to a board. A broken line raises `OSError`."""
 
     def receive(self, seconds: float) -> bytes:
-        """What has come; nothing if nothing comes in so many seconds."""
+        """The received bytes; empty if none arrive within this many seconds."""
         ...
 
     def send(self, data: bytes, seconds: float) -> None:
-        """Send it all in so many seconds."""
+        """Send all bytes within this many seconds."""
         ...
 
     def close(self) -> None: ...
@@ -67,7 +67,7 @@ class DescriptorStream:
 
 
 def stream_of(port: Any, baud: int) -> Stream:
-    """The stream that a port is: by its name, a stream already, or anything with a descriptor."""
+    """The stream for a port's name, a stream, or any object with a file descriptor."""
     if isinstance(port, Stream):
         return port
     if hasattr(port, "fileno"):

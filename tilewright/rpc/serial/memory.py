@@ -1,4 +1,4 @@
-"""Which part of a board's memory is whose."""
+"""Allocation of a board's memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TooLargeError(TrialError):
-    """There is no room for it on the board."""
+    """The board has no memory left for a request."""
 
     @property
     def failure(self) -> Literal["memory"]:
@@ -21,21 +21,21 @@ class TooLargeError(TrialError):
 
 
 class BoardMemory:
-    """A window of memory, given out in parts, the first that is large enough."""
+    """A window of memory, allocated first-fit."""
 
     def __init__(self, begin: int, size: int) -> None:
         start = aligned(begin)
-        #: Free parts in order: begin and end.
+        #: Free parts in order, as (begin, end).
         self._free = [(start, begin + size)] if start < begin + size else []
         self._taken: dict[int, int] = {}
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest part that is free."""
+        """The size of the largest free part."""
         return max((end - begin for begin, end in self._free), default=0)
 
     def take(self, size: int, what: str) -> int:
-        """The address of so many bytes."""
+        """Allocate `size` bytes; gives their address."""
         whole = aligned(max(1, size))
         for k, (begin, end) in enumerate(self._free):
             if whole <= end - begin:
@@ -50,7 +50,7 @@ class BoardMemory:
         )
 
     def give_back(self, begin: int) -> None:
-        """Free what lies at an address that was taken."""
+        """Free an allocation by its address."""
         parts = sorted([*self._free, (begin, self._taken.pop(begin))])
         joined = parts[:1]
         for start, end in parts[1:]:
@@ -62,7 +62,7 @@ class BoardMemory:
 
 
 class BoardPart:
-    """A part of a board's memory, for as long as somebody refers to it."""
+    """An allocation of a board's memory, for the lifetime of this object."""
 
     def __init__(self, device: SerialDevice, size: int, what: str) -> None:
         self.begin = device.memory.take(size, what)

@@ -1,4 +1,4 @@
-"""A model in the memory of a board, with the interface of one that is here."""
+"""A model in the memory of a board, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ class BoardModel(DistantModel):
     def time(
         self, inputs: Inputs, repeat: int = 20, min_repeat_ms: float = 0.0, warmup: int = 2
     ) -> Timing:
-        """Time the model by the board's counter: one call is as exact as many."""
+        """Time the model by the board's counter: a single call is as accurate as many."""
         program = self._program
         program.send(inputs)
         return timed([program.call], self.device.facts.clock, repeat, min_repeat_ms, warmup)[0]
 
     def benchmark(self, inputs: Inputs, *, seconds: float = 1.0, warmup: int = 3) -> Latencies:
-        """How long single runs on the board take, by its counter: as many as take `seconds`."""
+        """The latency of single runs on the board, by its counter: as many as fill `seconds`."""
         once = self.time(inputs, repeat=1, warmup=warmup).median
         count = max(10, min(1000, int(seconds / once) if once else 1000))
         return Latencies(self.time(inputs, repeat=count, warmup=0).samples)
 
     def ticks(self, inputs: Inputs) -> int:
-        """What the board's counter counts in one run: cycles, where it counts these."""
+        """The ticks of the board's counter in one run: cycles, if it counts these."""
         self._program.send(inputs)
         return self._program.call().ticks
 
     def profile_of(self, inputs: Inputs, runs: int, warmup: int) -> Profile:
-        """The board needs room for the model once more while it is profiled."""
+        """While it is profiled, the board needs memory for a second copy of the model."""
         if not isinstance(self._local, NativeModel):
             raise self._not_offered("be profiled")
         events = recorded_events(self.device, self._local, inputs, runs, warmup)
         return self._local.profiled.profile(int(runs), events)
 
-    # ---- looking --------------------------------------------------------------------------------
+    # ---- inspection ------------------------------------------------------------------------------
 
     @property
     def device(self) -> SerialDevice:
-        """The board that it runs on."""
+        """The board it runs on."""
         return self._program.device
 
     @property
     def entry(self) -> int:
-        """Where the function lies that is called."""
+        """The address of its function."""
         return self._program.code.entry
 
 

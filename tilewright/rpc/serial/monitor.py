@@ -1,7 +1,7 @@
 """Requests to the monitor of a board, and its answers.
 
-A request whose answer does not come is sent again, with the same number: the monitor does nothing
-twice, and sends the same answer again. After some tries the board is lost.
+A request without an answer is sent again with the same number: the monitor does not repeat it, but
+sends the same answer again. After some attempts the board counts as lost.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tilewright.rpc.wire.errors import DeviceLostError, UnreachableError
 from tilewright.runtime import TrialError
 from tilewright.support.errors import UserError
 
-#: The version of the protocol that is spoken here.
+#: The protocol's version.
 VERSION: Final = 1
 _MAGIC: Final = b"#TWM"
 _HELLO: Final = struct.Struct("<4sHHIIHHI")
 _WORDS: Final = struct.Struct("<II")
 _CALLED: Final = struct.Struct("<iQ")
 _TRIES: Final = 4
-#: Why a monitor refuses.
+#: The codes of refusals.
 _UNKNOWN_KIND, _WRONG_LENGTH, _OUTSIDE, _FAULT, _TOO_LONG, _OTHER_SESSION = range(1, 7)
 _REFUSALS: Final = {
     _UNKNOWN_KIND: "it does not know the request",
@@ -40,31 +40,31 @@ _FLASH: Final = "flash the monitor of this version: tilewright.device_runtime.bu
 
 @dataclass(frozen=True)
 class Facts:
-    """What a monitor says of its board."""
+    """The monitor's description of its board."""
 
-    #: The number of the architecture in ELF files.
+    #: The machine number in ELF files.
     machine: int
-    #: Memory that hosts may use: where it begins, and its bytes.
+    #: The address and size of the memory that hosts may use.
     window: int
     window_bytes: int
-    #: Bytes of a body, and words of a call, at most.
+    #: Most bytes of a body, and most words of a call.
     body_bytes: int
     argument_words: int
-    #: Ticks of the counter in a second.
+    #: Ticks of the counter per second.
     clock: int
     processor: str
     board: str
 
 
 class Called(NamedTuple):
-    """What a function returned, and the ticks of the counter that it took."""
+    """A function's return value, and its duration in ticks."""
 
     value: int
     ticks: int
 
 
 class CallEndedError(TrialError):
-    """The board has ended a call: it faulted, or took too long. The session goes on."""
+    """The board has ended a call that faulted or took too long. The session continues."""
 
     kind: Literal["crash", "time-out"] = "crash"
 
@@ -74,7 +74,7 @@ class CallEndedError(TrialError):
 
 
 class Monitor:
-    """The monitor at the other end of a line; one request at a time."""
+    """The monitor at the other end of a line; handles one request at a time."""
 
     facts: Facts
 
@@ -84,8 +84,8 @@ class Monitor:
         self.begin_session()
 
     def begin_session(self) -> None:
-        """Begin a session: the board refuses what is asked for in earlier ones."""
-        # A board that was reset, or that another host has taken over, knows another session.
+        """Begin a session: the board refuses requests of earlier ones."""
+        # A random number, as a board that was reset or taken over has another session.
         self._session, self._number = random.randrange(1, 1 << 32), 0
         self.facts = self._hello()
 
@@ -99,7 +99,7 @@ class Monitor:
                 progress(begin + len(piece), len(data))
 
     def read(self, address: int, size: int) -> bytes:
-        """Bytes of the board's memory."""
+        """Read bytes of the board's memory."""
         parts, step = list[bytes](), self.facts.body_bytes
         for begin in range(0, size, step):
             count = min(step, size - begin)
@@ -110,12 +110,12 @@ class Monitor:
         return b"".join(parts)
 
     def clear(self, address: int, size: int) -> None:
-        """Fill a part of the board's memory with zeros."""
+        """Zero a part of the board's memory."""
         if size:
             self._asked(Kind.CLEAR, _WORDS.pack(address, size))
 
     def call(self, entry: int, words: Sequence[int], seconds: float) -> Called:
-        """Call a function of the board's memory, and wait for it so many seconds."""
+        """Call a function in the board's memory, with a time limit in seconds."""
         limit = min((1 << 64) - 1, int(seconds * self.facts.clock))
         body = struct.pack(f"<IQ{len(words)}I", entry, limit, *words)
         answer = self._asked(Kind.CALL, body, seconds=seconds)
@@ -124,21 +124,21 @@ class Monitor:
         return Called(*_CALLED.unpack(answer))
 
     def counter(self) -> int:
-        """The address of the board's function that tells the ticks of its counter."""
+        """The address of the board's function that reads its counter."""
         answer = self._asked(Kind.COUNTER, b"")
         if len(answer) != 4:
             raise self._lost("its answer makes no sense")
         return int.from_bytes(answer, "little")
 
     def ping(self) -> None:
-        """A request that does nothing."""
+        """A request without effect."""
         self._asked(Kind.READ, _WORDS.pack(self.facts.window, 0))
 
     def close(self) -> None:
         with self._lock:
             self._stream.close()
 
-    # ---- the opening ----------------------------------------------------------------------------
+    # ---- opening ---------------------------------------------------------------------------------
 
     def _hello(self) -> Facts:
         try:
@@ -173,7 +173,7 @@ class Monitor:
     # ---- one request ----------------------------------------------------------------------------
 
     def _asked(self, kind: Kind, body: bytes, more: int = 0, seconds: float = 0.0) -> bytes:
-        """The body of the answer, which may have `more` bytes and take so many seconds."""
+        """The body of the answer, for which `more` bytes and `seconds` are allowed."""
         with self._lock:
             self._number = (self._number + 1) % (1 << 16)
             data = framed(Frame(kind, self._number, self._session, body))
@@ -190,7 +190,7 @@ class Monitor:
             raise self._lost(f"it gives no sign of life, after {_TRIES} tries")
 
     def _answer(self, kind: Kind, wait: float, seconds: float) -> Frame | None:
-        """The answer to the last request; None if it does not come in time."""
+        """The answer to the last request; None if it does not arrive in time."""
         end, answers = time.monotonic() + wait, (kind | Kind.ANSWER, Kind.REFUSAL)
         while (left := end - time.monotonic()) > 0:
             for frame in self._reader.read(self._stream.receive(left)):

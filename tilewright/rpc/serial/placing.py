@@ -1,7 +1,7 @@
-"""Object code for a processor without an operating system, tied to addresses of its memory.
+"""Relocates object code for a processor without an operating system.
 
-What is only read and what is run come first, then what is zero when it begins. Only what LLVM emits
-for such targets is known here: Thumb's relocations with their addends in place, and RISC-V's.
+Read-only data and code come first, then zero-initialized data. Only the relocations that LLVM emits
+for such targets are supported: Thumb's, with addends in place, and RISC-V's.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tilewright.support.elf import (
 )
 from tilewright.support.errors import InternalError, UserError
 
-#: Changes bytes at an offset; takes the symbol's address, the addend (None: it is in place), and
-#: the address of the place.
+#: Writes to the image at an offset; takes the symbol's address, the addend (None: it is in place),
+#: and the address of the field.
 _Write = Callable[[bytearray, int, int, int | None, int], None]
 
 
 class _Place(NamedTuple):
-    """A place in the image that depends on where a symbol lies."""
+    """A relocation: a field of the image that depends on a symbol's address."""
 
     at: int
     kind: int
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
 
 
 class BoardImage:
-    """Sections of one object file, laid out; `placed` ties them to an address."""
+    """Sections of one object file, laid out; `placed` relocates them to an address."""
 
     def __init__(self, code: bytes) -> None:
         try:
@@ -63,7 +63,7 @@ class BoardImage:
         return self._file.machine
 
     def placed(self, base: int) -> bytes:
-        """The image at an address that is aligned; the rest of its size is zeros."""
+        """The image relocated to an aligned address; the rest of its size is zeros."""
         writers, image = _WRITERS.get(self.machine, {}), bytearray(self._data_bytes)
         for number, place in self._places.items():
             data = self._file.sections[number].data
@@ -93,7 +93,7 @@ class BoardImage:
         return base + self._places[symbol.section] + symbol.value
 
     def address_of(self, name: str, base: int) -> int:
-        """Where a symbol lies in the image at an address."""
+        """The address of a symbol in the image relocated to `base`."""
         for number, symbol in enumerate(self._file.symbols):
             if symbol.name == name and symbol.section in self._places:
                 return self._address(number, base)
@@ -101,7 +101,7 @@ class BoardImage:
 
 
 def _is_loaded(file: Elf, number: int) -> bool:
-    """Whether code needs the section: tables for unwinding are of other kinds."""
+    """Whether the section is needed at run time; unwind tables have other types."""
     section = file.sections[number]
     return bool(section.flags & ALLOC) and section.kind in (PROGBITS, NOBITS)
 
@@ -148,7 +148,7 @@ def _word(image: bytearray, at: int, target: int, addend: int | None, place: int
 
 
 def _thumb_branch(image: bytearray, at: int, target: int, addend: int | None, place: int) -> None:
-    """BL and B.W: 24 bits of half words, two of them folded with the sign."""
+    """BL and B.W: 24 bits of the distance in half words, two of them XORed with the sign."""
     high, low = struct.unpack_from("<HH", image, at)
     sign, j1, j2 = high >> 10 & 1, low >> 13 & 1, low >> 11 & 1
     folded = sign << 24 | (1 ^ j1 ^ sign) << 23 | (1 ^ j2 ^ sign) << 22
@@ -163,7 +163,7 @@ def _thumb_branch(image: bytearray, at: int, target: int, addend: int | None, pl
 
 
 def _thumb_half(shift: int) -> _Write:
-    """MOVW and MOVT: 16 bits of an address, in four places."""
+    """MOVW and MOVT: 16 bits of an address, in four fields."""
 
     def write(image: bytearray, at: int, target: int, addend: int | None, place: int) -> None:
         del place
@@ -181,7 +181,7 @@ def _thumb_half(shift: int) -> _Write:
 
 
 def _upper(image: bytearray, at: int, value: int) -> None:
-    """LUI and AUIPC: the upper 20 bits, rounded, since the lower ones have a sign."""
+    """LUI and AUIPC: the upper 20 bits, rounded, since the lower 12 are signed."""
     (word,) = struct.unpack_from("<I", image, at)
     struct.pack_into("<I", image, at, word & 0xFFF | value + 0x800 & 0xFFFF_F000)
 
@@ -209,7 +209,7 @@ def _riscv_lower(image: bytearray, at: int, target: int, addend: int | None, pla
 
 
 def _riscv_store(image: bytearray, at: int, target: int, addend: int | None, place: int) -> None:
-    """The lower 12 bits in a store, in two places."""
+    """The lower 12 bits in a store, in two fields."""
     del place
     value = target + (addend or 0)
     (word,) = struct.unpack_from("<I", image, at)
@@ -217,7 +217,7 @@ def _riscv_store(image: bytearray, at: int, target: int, addend: int | None, pla
     struct.pack_into("<I", image, at, word)
 
 
-#: By the number that ELF files give a machine, and by that of a relocation.
+#: By machine number in ELF files, and by relocation number.
 _WRITERS: Final[dict[int, dict[int, _Write]]] = {
     40: {
         2: _word,

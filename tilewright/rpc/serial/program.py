@@ -1,4 +1,4 @@
-"""The one function of a model on a board, with memory for its tensors."""
+"""The function of a model on a board, with memory for its tensors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-#: What the names of a model's functions begin with.
+#: The prefix of a model's functions.
 NAME: Final = "model"
 
 
 class BoardProgram:
-    """The object code of a model; its tensors are sent, and called for."""
+    """The object code of a model on a board, with its tensors."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class BoardProgram:
             self.device.monitor.write(place, array.tobytes())
 
     def call(self) -> Called:
-        """Run it on what was sent."""
+        """Run it on the inputs that were sent."""
         called = self.code.call(self.code.places)
         if called.value:
             reason = f"its code says {called.value}, of the messages in the header"
@@ -63,7 +63,7 @@ class BoardProgram:
 
 
 def _tensors(specs: Sequence[Spec]) -> list[TensorSpec]:
-    """Exporting has refused all others."""
+    """The specs, all of which are tensors, as exporting has refused others."""
     return [spec for spec in specs if isinstance(spec, TensorSpec)]
 
 

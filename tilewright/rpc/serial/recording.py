@@ -1,4 +1,4 @@
-"""A model on a board whose host program records when its kernels begin and end."""
+"""Records the start and end of kernels in a model on a board."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 Events = np.ndarray[Any, np.dtype[np.int64]]
 
-#: What a recording program is told: where events go, how many fit, how many there were, and which
-#: function tells the time.
+#: The state of a recording program: address of the events, their capacity, their number, and the
+#: function that reads the clock.
 _STATE: Final = struct.Struct("<QQQQ")
 
 
 def recorded_events(
     device: SerialDevice, model: NativeModel, inputs: Inputs, runs: int, warmup: int
 ) -> Events:
-    """The events of `runs` runs, a row each, with times in nanoseconds: one run after the other."""
+    """The events of `runs` single runs, one per row, with times in nanoseconds."""
     runs, warmup = counted_runs(runs, warmup)
     device.require_open()
     counter = device.monitor.counter()
@@ -51,6 +51,6 @@ def recorded_events(
 
 
 def _nanoseconds(ticks: Events, clock: int) -> Events:
-    """Times since the first of them."""
+    """Ticks as nanoseconds since the first event."""
     start = ticks.min() if ticks.size else 0
     return np.rint((ticks - start) * (1e9 / clock)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Trials on a board: candidates of a task beside its default, by the board's counter."""
+"""Trials on a board: candidates of a task against its default, by the board's counter."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-#: Ticks that a sample should take, so that one more or less does not matter, and calls at most.
+#: Ticks per sample, so that a tick more or less does not matter; and most calls per sample.
 _SAMPLE: Final = 1000
 _MOST_CALLS: Final = 16
-#: How long a call of a candidate may take: so many times as long as the default, and seconds.
+#: The time limit for a call of a candidate: a multiple of the default's time, plus seconds.
 _TIMES: Final = 10
 _SECONDS: Final = 0.01
 
 
 class BoardTask:
-    """A task with its arguments on a board, its default kernel, and the results that this gives.
+    """A task with its arguments on a board, its default kernel, and the default's results.
 
-    A counter of ticks knows no noise but that of the memory, and a board has little of that: all
+    A tick counter has no noise except that of the memory system, and a board has little memory: all
     kernels share one copy of the arguments, and one sample is as good as many.
     """
 
@@ -58,17 +58,17 @@ class BoardTask:
         ticks = self._default.ticks()
         self._results = self._outputs()
         self._count = min(_MOST_CALLS, ceil(_SAMPLE / max(1, ticks)))
-        #: The time of a call of the default.
+        #: The seconds of a call of the default.
         self.seconds = ticks / device.facts.clock
         self._limit = min(device.seconds, _TIMES * self.seconds + _SECONDS)
 
     def compared(
         self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
     ) -> Measured:
-        """The candidate's results, and its times beside the default's."""
-        del memory  # It can take what the board has, and no more.
+        """Compare a candidate's results and times with the default's."""
+        del memory  # The board's memory is the limit.
         loaded = self._loaded(candidate)
-        # What the default has written must not pass for its own.
+        # Restore the outputs: those of the default must not pass for the candidate's.
         self._send(self._written)
         loaded.ticks()
         if reason := why_wrong(self._results, self._outputs()):
@@ -97,7 +97,7 @@ class BoardTask:
 
 
 class _PlacedKernel:
-    """A kernel of a task on a board, whose constants are prepared there before it is called."""
+    """A kernel of a task on a board, whose constants are packed there before it is called."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class _PlacedKernel:
         kept = [p for k, p in enumerate(places) if k not in dropped]
         self._words = [*kept, *self._function.places]
         if once is not None:
-            # What is not written is zero, as it is elsewhere.
+            # Unwritten parts must be zero, as elsewhere.
             for place, size in zip(self._function.places, made, strict=True):
                 device.monitor.clear(place, size)
             prepare = BoardFunction(
@@ -137,7 +137,7 @@ class _PlacedKernel:
             prepare.call([*taken, *self._function.places], seconds)
 
     def ticks(self) -> int:
-        """Call it; the ticks that it takes."""
+        """Call it; gives its duration in ticks."""
         self._device.require_uncut()
         return max(1, self._function.call(self._words, self._seconds).ticks)
 

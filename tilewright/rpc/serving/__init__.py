@@ -1,1 +1,1 @@
-"""The other side: servers with their sessions, and the tracker."""
+"""The server's side: servers with their sessions, and the tracker."""

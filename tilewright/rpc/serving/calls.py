@@ -1,4 +1,4 @@
-"""What a session does for its client: load models, run, time and record them."""
+"""The calls that a session offers its client: load models, run, time and record them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tilewright.rpc.wire.values import Packed, received, unpacked_inputs
 from tilewright.runtime import CompiledModel, Keys, RunnableModel
 from tilewright.support.errors import UserError
 
-#: The fields of an answer; its arrays are put into the `Packed`.
+#: The fields of an answer; its arrays are in the `Packed`.
 Answer = dict[str, Any]
 _MOST_MODELS: Final = 64
 
 
 @dataclass
 class _Held:
-    """A model that a client has loaded."""
+    """A model loaded by a client."""
 
     model: RunnableModel
     file: Path
@@ -66,9 +66,9 @@ class Calls:
         body_bytes: int,
         working: Callable[[], None],
     ) -> tuple[Answer, Packed]:
-        """The answer to a request whose body is not read yet: its fields, and its arrays.
+        """The answer to a request whose body has not been read: its fields, and its arrays.
 
-        `working` is called when the body is read, and work begins.
+        `working` is called after the body has been read, before the work begins.
         """
         name, packed = header.get("call"), Packed()
         if name == "load":
@@ -88,7 +88,7 @@ class Calls:
     def _signed_only(
         self, call: Callable[[Request, Packed], Answer]
     ) -> Callable[[Request, Packed], Answer]:
-        """A call that brings code which no signature covers."""
+        """A call that brings unsigned code, refused if only signed code is trusted."""
         if self._trusted is None:
             return call
 
@@ -172,7 +172,7 @@ class Calls:
         return {"samples": out.tree(np.array(found.samples))}
 
     def _record(self, request: Request, out: Packed) -> Answer:
-        """The events of a program that records, whose code comes as the last array at first."""
+        """The events of a recording program, whose code is the last array of the first request."""
         held = self._held(request)
         model = held.model
         if not isinstance(model, NativeModel):

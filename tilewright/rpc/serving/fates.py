@@ -1,4 +1,4 @@
-"""How sessions end, by the exit codes of their processes."""
+"""How sessions ended, from the exit codes of their processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.rpc.wire.limits import Limits
 
 
 class Ending(IntEnum):
-    """The exit codes of the process of a session."""
+    """The exit codes of a session's process."""
 
     CLOSED = 0
     FAILED = 1
@@ -32,12 +32,12 @@ _SIGNALS: Final = {
 }
 
 
-#: Signals that a process sends to itself by what it computes.
+#: Signals raised by what a process itself computes.
 _FAULTS: Final = frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP"})
 
 
 def fate_of(code: int, limits: Limits) -> Fate:
-    """Why a session has ended, by the exit code of its process."""
+    """Why a session has ended, from the exit code of its process."""
     if code < 0:
         return _signalled(-code, limits)
     fates = {

@@ -1,8 +1,8 @@
-"""The folders of servers and sessions: the only places that they write to.
+"""The folders of servers and sessions: the only places they write to.
 
-BASE/server-XXXX/        one for each server; locked while it lives
+BASE/server-XXXX/        one for each server, locked while it runs
     certificate.pem
-    session-YYYY/        one for each session; removed when it has ended
+    session-YYYY/        one for each session, removed at its end
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOCK: Final = "lock"
 
 
 class Folders:
-    """The folder of one server; those of servers that were killed are removed first."""
+    """The folder of one server; folders of killed servers are removed first."""
 
     def __init__(self, base: Path | None = None) -> None:
         self._base = _default_base() if base is None else base
@@ -44,7 +44,7 @@ def _default_base() -> Path:
 
 
 def _require_own(base: Path) -> None:
-    """Others must not be able to put files where code is loaded from."""
+    """Refuse a folder that other users can write to, since code is loaded from it."""
     base.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
@@ -56,7 +56,7 @@ def _require_own(base: Path) -> None:
 
 
 def _sweep(base: Path) -> None:
-    """Remove what servers left that were killed: their locks are free."""
+    """Remove the folders of killed servers, whose locks are free."""
     for folder in base.glob("server-*"):
         try:
             lock = os.open(folder / _LOCK, os.O_RDWR)
@@ -70,7 +70,7 @@ def _sweep(base: Path) -> None:
 
 
 def _is_locked(number: int) -> bool:
-    """Whether this process could lock an open file, for as long as it is open."""
+    """Whether this process could lock an open file, which holds until it is closed."""
     # Windows, which has clients but no servers, does not have it.
     import fcntl
 

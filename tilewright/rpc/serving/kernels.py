@@ -1,4 +1,4 @@
-"""Single kernels in a session: called, and timed side by side."""
+"""Single kernels in a session: called, and timed alternately."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MOST_KERNELS: Final = 4096
 
 
 class Kernels:
-    """The kernels that a client has loaded, by number."""
+    """The kernels loaded by a client, by number."""
 
     def __init__(self) -> None:
         self._held: dict[int, NativeFunction] = {}
         self._count = 0
 
     def load(self, request: Request, out: Packed) -> dict[str, Any]:
-        """The object code and the thread pool's are the two arrays."""
+        """Load a kernel; the two arrays are its object code and the thread pool's."""
         del out
         if len(request.arrays) != 2:
             raise ProtocolError("a message is damaged", reason="a kernel has no code")
@@ -54,7 +54,7 @@ class Kernels:
         return {}
 
     def call(self, request: Request, out: Packed) -> dict[str, Any]:
-        """Run a kernel; the arrays that it has written to go back."""
+        """Run a kernel; the arrays it writes are returned."""
         kernel = self._get(request.natural("kernel"))
         arguments = _arguments(request)
         kernel(*arguments)
@@ -63,7 +63,7 @@ class Kernels:
         return {"written": [out.tree(a) for a in written]}
 
     def measure(self, request: Request, out: Packed) -> dict[str, Any]:
-        """Time kernels in turn, on the same arguments or each on its own: a row of seconds for
+        """Time kernels alternately, on common arguments or each on its own: a row of seconds for
         each."""
         kernels = [self._get(number) for number in request.naturals("kernels")]
         each = _argument_sets(request, len(kernels))
@@ -102,7 +102,7 @@ def _arguments(request: Request) -> list[Any]:
 
 
 def _argument_sets(request: Request, kernels: int) -> list[list[list[Any]]]:
-    """For each kernel the sets of arguments that its calls take turns with."""
+    """For each kernel, the sets of arguments that its calls cycle through."""
     if "arguments" in request.fields:
         return [[_arguments(request)]] * kernels
     each = _list(unpacked(request.fields.get("each"), request.arrays))
@@ -119,6 +119,6 @@ def _list(value: Any) -> list[Any]:
 
 
 def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None]:
-    """What calls one after the other, and begins again."""
+    """A function that calls these functions in a cycle."""
     order = cycle(calls)
     return calls[0] if len(calls) == 1 else lambda: next(order)()

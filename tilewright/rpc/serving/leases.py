@@ -1,8 +1,8 @@
-"""Who gets which device: the table of leases of a tracker, without any network.
+"""The lease table of a tracker: which client gets which device; independent of the network.
 
-Requests with a higher priority go first. Among equal ones, the client goes first that has used
-devices for the shortest time; a client that comes anew starts level with the least of those that
-are there, so that it neither owes nor is owed for the past. Then the oldest request goes first.
+Requests with a higher priority go first; among equal ones, that of the client that has used devices
+for the shortest time; then the oldest. A new client starts with the least usage of those present,
+so that it has neither credit nor debt for the past.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-#: Seconds without a sign of life after which a device is taken to be gone.
+#: Seconds of silence after which a device counts as gone.
 DEVICE_SECONDS: Final = 5.0
-#: Seconds within which a client must begin the session that it was given.
+#: Seconds for a client to begin the session it was granted.
 CLAIM_SECONDS: Final = 20.0
-#: Clients whose use of devices is remembered.
+#: Most clients whose usage is remembered.
 _REMEMBERED: Final = 1000
 
 
 @dataclass
 class Lease:
-    """A device in the hands of a client; `deadline` is None once its session has begun."""
+    """A device granted to a client; `deadline` is None once its session has begun."""
 
     ticket: str
     client: str
@@ -31,15 +31,15 @@ class Lease:
 
 @dataclass
 class Entry:
-    """A device that has registered."""
+    """A registered device."""
 
     name: str
     address: str
     target: str
-    #: Sessions that it has at a time.
+    #: Concurrent sessions.
     slots: int
     seen: float
-    #: What its tickets are made with.
+    #: Identifies the server in its tickets.
     identity: bytes
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
 
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass
 class Waiting:
-    """A request that is not met yet."""
+    """A pending request."""
 
     name: str
     client: str
@@ -60,12 +60,12 @@ class Waiting:
 
 
 class LeaseTable:
-    """All devices, requests and leases; times are seconds of any one clock."""
+    """All devices, requests and leases; times are seconds of any clock."""
 
     def __init__(self, now: float) -> None:
         self.devices: dict[int, Entry] = {}
         self.waiting: list[Waiting] = []
-        #: Seconds for which clients have had devices.
+        #: Seconds of device usage, by client.
         self.used: dict[str, float] = {}
         self._numbers = count(1)
         self._accounted = now
@@ -73,16 +73,16 @@ class LeaseTable:
     # ---- devices --------------------------------------------------------------------------------
 
     def register(self, entry: Entry) -> int:
-        """A device has come; the number that it is known by."""
+        """Add a device; gives its number."""
         number = next(self._numbers)
         self.devices[number] = entry
         return number
 
     def beat(self, number: int, running: Iterable[str], ended: Iterable[str], now: float) -> bool:
-        """A device says for which tickets it is at work, and for which it no longer is.
+        """Process a device's report of its running and ended tickets.
 
-        It says all of the first each time, and may be at work for another tracker's tickets. False:
-        it is not known.
+        `running` is complete each time, and may include another tracker's tickets. Returns False if
+        the device is unknown.
         """
         entry = self.devices.get(number)
         if entry is None:
@@ -97,13 +97,13 @@ class LeaseTable:
         return True
 
     def remove(self, number: int) -> None:
-        """A device has gone, and all that it was at work for."""
+        """Remove a device with its leases."""
         self.devices.pop(number, None)
 
     # ---- requests -------------------------------------------------------------------------------
 
     def want(self, name: str, client: str, priority: int) -> Waiting:
-        """A client asks for a device."""
+        """Add a client's request for a device."""
         others = self._active()
         if client not in others:
             level = min((self.used.get(c, 0.0) for c in others), default=0.0)
@@ -114,7 +114,7 @@ class LeaseTable:
         return request
 
     def cancel(self, request: Waiting) -> None:
-        """A client waits no more; what it was given is free again."""
+        """Cancel a request; a device granted to it is free again."""
         if request in self.waiting:
             self.waiting.remove(request)
         if request.granted is not None:
@@ -122,7 +122,7 @@ class LeaseTable:
             entry.leases.pop(ticket, None)
 
     def tick(self, now: float) -> None:
-        """Take away what is not used, and devices that give no sign of life."""
+        """Revoke unclaimed leases, and remove silent devices."""
         self.account(now)
         for number, entry in list(self.devices.items()):
             if now - entry.seen > DEVICE_SECONDS:
@@ -134,14 +134,14 @@ class LeaseTable:
                 del entry.leases[ticket]
 
     def account(self, now: float) -> None:
-        """Write down for how long clients have had devices."""
+        """Add the elapsed time to the clients' usage."""
         passed, self._accounted = max(0.0, now - self._accounted), now
         for entry in self.devices.values():
             for lease in entry.leases.values():
                 self.used[lease.client] = self.used.get(lease.client, 0.0) + passed
 
     def grantable(self) -> tuple[Waiting, Entry] | None:
-        """The request that is next, and the device for it."""
+        """The next request that can be granted, and the device for it."""
         free: dict[str, Entry] = {}
         for entry in self.devices.values():
             best = free.get(entry.name)

@@ -1,4 +1,4 @@
-"""Accepts connections, and gives each a thread until it has shown who it is."""
+"""Accepts connections, each with a thread for its authentication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.support.errors import UserError
 
 
 class Listener:
-    """A socket that listens; `admit` is called with each connection, in a thread of its own."""
+    """A listening socket; `admit` is called with each connection, in its own thread."""
 
     def __init__(self, host: str, port: int, admit: Callable[[socket.socket], None]) -> None:
         self._admit = admit
@@ -41,7 +41,7 @@ class Listener:
         """Accept connections until `stop`."""
         with self._socket:
             while not self._stopped.is_set():
-                # Too many open files, or a client that has gone again: the next may do better.
+                # Too many open files, or a client that has gone: ignore, and accept the next.
                 with contextlib.suppress(OSError):
                     sock, _ = self._socket.accept()
                     self._take(sock)
@@ -54,7 +54,7 @@ class Listener:
             self._opening.append(sock)
             oldest = self._opening[0] if len(self._opening) > OPENING_CONNECTIONS else None
         if oldest is not None:
-            # Its thread sees the end of the connection, and closes it.
+            # Its thread sees the end of the connection and closes it.
             with contextlib.suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
         threading.Thread(target=self._handle, args=(sock,), daemon=True).start()
@@ -67,7 +67,7 @@ class Listener:
                 self.leave(sock)
 
     def leave(self, sock: socket.socket) -> None:
-        """A connection has shown who it is, and no longer counts among the others."""
+        """Stop counting an authenticated connection among the opening ones."""
         with self._lock:
             if sock in self._opening:
                 self._opening.remove(sock)

@@ -1,4 +1,4 @@
-"""A server's link to its tracker, which it keeps up for as long as it lives."""
+"""A server's registration with its tracker, which it maintains."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class Registration:
-    """Tells a tracker that a server is there, and what it is at work for.
+    """Tells a tracker that a server exists, and which sessions it runs.
 
-    Each beat says all there is to know, so that a tracker that starts anew knows it again.
+    Each beat has the complete state, so that a restarted tracker recovers it.
     """
 
     def __init__(self, server: Server, tracker: Link, host: str = "") -> None:
         self._server, self._tracker, self._host = server, tracker, host
         self._tickets = Tickets(tracker.key, tracker.address)
         self._running: set[str] = set()
-        #: Sessions whose end the tracker has not been told yet.
+        #: Ended sessions not yet reported to the tracker.
         self._over: set[str] = set()
         self._lock = threading.Lock()
         self._changed = threading.Event()

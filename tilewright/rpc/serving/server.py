@@ -1,4 +1,4 @@
-"""A server: lets those in who have the key, and gives each a session in a process of its own."""
+"""A server: authenticates clients, and gives each a session in a separate process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _TARGET = "from tilewright.target import Target; print(Target.of('llvm'))"
 class Server:
     """Serves this machine to clients that have the key.
 
-    Only those whose tickets `admit` accepts get a session; without it, everybody who has the key.
-    `begun` and `ended` are told the ticket of every session that begins and ends.
+    `admit` gives the reason to refuse a ticket; by default every client with the key gets a
+    session. `begun` and `ended` are called with the ticket of every session that begins or ends.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where it listens, as `host:port`."""
+        """The address it listens on, as `host:port`."""
         return self._listener.address
 
     @property
@@ -76,11 +76,11 @@ class Server:
         self._listener.serve()
 
     def stop(self) -> None:
-        """Have `serve` return; for signal handlers and other threads."""
+        """Make `serve` return; for signal handlers and other threads."""
         self._listener.stop()
 
     def close(self) -> None:
-        """End all sessions and remove all that was written."""
+        """End all sessions and remove all files."""
         self.stop()
         self._sessions.close()
         self._folders.close()
@@ -99,7 +99,7 @@ class Server:
         self._begin(sock, opening)
 
     def _refusal(self, opening: Opening) -> str:
-        """Why a client gets no session; if it does, one is reserved."""
+        """Why a client gets no session; empty if one has been reserved for it."""
         if reason := self.admit(opening.ticket):
             return reason
         if self._sessions.has_room():
@@ -117,9 +117,9 @@ class Server:
 
 
 def this_machine() -> str:
-    """The text of the target that fits this machine, found in a process that ends again.
+    """The text of the target for this machine, determined in a separate process.
 
-    Asking takes LLVM, where it is installed, and memory that a server does not need.
+    That loads LLVM, where it is installed, and so memory that a server does not need.
     """
     words = [sys.executable, "-P", "-c", _TARGET]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)

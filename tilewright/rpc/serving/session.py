@@ -1,8 +1,8 @@
 """The process of one session: `python -m tilewright.rpc.serving.session FD`.
 
-The server starts it before a client comes, tells it what is allowed through the socket FD, and
-hands it the client's connection there. From then on the two are alone: the server only waits for
-the process to end, and takes its folder away.
+The server starts it before a client comes, sends it the settings through the socket FD, and then
+the client's connection. From then on only the two communicate: the server waits for the process to
+end, and removes its folder.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _opened(client: socket.socket, settings: dict[str, Any], given: dict[str, An
 
 
 def _serve(channel: Channel, calls: Calls, limits: Limits, heartbeat: Heartbeat) -> Ending:
-    """Answer requests until the client has had enough."""
+    """Answer requests until the client closes the session."""
     channel.body_limit = max(limits.message_bytes, limits.folder_bytes)
     while True:
         try:
@@ -97,7 +97,7 @@ def _answer(
         raise ProtocolError("a message is out of order", reason="only requests are answered")
 
     def working() -> None:
-        # What takes too long ends the process, whatever it is at.
+        # The alarm ends the process, whatever it is doing.
         signal.setitimer(signal.ITIMER_REAL, _seconds_allowed(header, limits))
         heartbeat.begin(prefix.number)
 
@@ -112,7 +112,7 @@ def _answer(
 
 
 def _seconds_allowed(header: dict[str, Any], limits: Limits) -> float:
-    """What a call may take: as long as any, or as its client is willing to wait."""
+    """The time limit of a call: the server's, or the client's if that is shorter."""
     within = Request(header, ()).number("within") if "within" in header else 0.0
     return min(within or limits.call_seconds, limits.call_seconds)
 
@@ -124,7 +124,7 @@ def _done(
     body_bytes: int,
     working: Callable[[], None],
 ) -> tuple[Kind, dict[str, Any], Parts]:
-    """The answer to a request, or what went wrong with it."""
+    """The answer to a request, or its error."""
     try:
         fields, packed = calls.answer(channel, header, body_bytes, working)
         if not packed.arrays:
@@ -140,7 +140,7 @@ def _done(
 
 
 def _damaged(channel: Channel, error: ProtocolError, heartbeat: Heartbeat) -> Ending:
-    """Tell the client, who may listen, and end."""
+    """Send the error to the client, if possible, and end."""
     heartbeat.end()
     try:
         with channel.lock:
@@ -151,7 +151,7 @@ def _damaged(channel: Channel, error: ProtocolError, heartbeat: Heartbeat) -> En
 
 
 def _line(control: socket.socket) -> bytes:
-    """What the server says first, which ends with a newline."""
+    """The server's first message, which ends with a newline."""
     data = b""
     while not data.endswith(b"\n"):
         part = control.recv(65536)
@@ -162,7 +162,7 @@ def _line(control: socket.socket) -> bytes:
 
 
 def _confine(limits: Limits) -> None:
-    """Have the system keep the limits."""
+    """Set the process's resource limits."""
     import resource
 
     os.umask(0o077)
@@ -174,5 +174,5 @@ def _confine(limits: Limits) -> None:
 
 
 if __name__ == "__main__":
-    # Threads that are still in native code must not keep the process.
+    # Threads in native code must not keep the process alive.
     os._exit(main(int(sys.argv[1])))

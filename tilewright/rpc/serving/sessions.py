@@ -24,26 +24,26 @@ from tilewright.rpc.wire.fates import Fate
 from tilewright.rpc.wire.handshake import Opening
 from tilewright.rpc.wire.limits import OPENING_SECONDS, START_SECONDS, Limits
 
-#: What a process says when it waits for its client.
+#: A process's message when it is ready for a client.
 READY: Final = b"ready\n"
-#: What it says when it has its client, before it reads anything of the connection.
+#: Its message when it has received its client, before it reads from the connection.
 TAKEN: Final = b"taken\n"
-#: Processes that are tried for one client: any may be killed at any moment.
+#: Attempts to hand over a client: a process may be killed at any time.
 _ATTEMPTS: Final = 3
-#: Sessions of which it is remembered how they ended.
+#: Most ended sessions that are remembered.
 _REMEMBERED: Final = 256
-#: Seconds to wait for a session that is about to end, before a client is turned away.
+#: Seconds to wait for a session to end before a client is refused.
 _GRACE_SECONDS: Final = 3.0
-#: The same before a client is told how its session ended: less than it waits for an answer.
+#: The same before a client is told how its session ended: shorter than its own time-out.
 _FATE_SECONDS: Final = 0.8 * OPENING_SECONDS
-#: Seconds for a process that is ready to take its client, who waits for two of them.
+#: Seconds for a ready process to take its client, who may have to wait for two.
 _TAKING_SECONDS: Final = 0.3 * OPENING_SECONDS
 _PACKAGE: Final = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
 class _Process:
-    """A process that serves one client, or waits for it; its name is that of the session."""
+    """A process that serves one client, or waits for one; its name is that of the session."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -52,7 +52,7 @@ class _Process:
 
 
 class Sessions:
-    """The sessions of one server, each in a process and a folder of its own."""
+    """The sessions of one server, each with its own process and folder."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Sessions:
         self._ended = ended
         self._changed = threading.Condition()
         self._running: dict[str, _Process] = {}
-        #: Sessions that have been promised to clients and are not running yet.
+        #: Sessions reserved for clients that are not running yet.
         self._coming = 0
         self._fates: OrderedDict[str, Fate] = OrderedDict()
         self._closing = False
@@ -79,7 +79,7 @@ class Sessions:
     # ---- beginning ------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Reserve a session; False if there are none to be had, even after a while."""
+        """Reserve a session; False if none becomes free within a short wait."""
         end = time.monotonic() + _GRACE_SECONDS
         with self._changed:
             while self.count >= self._limits.sessions or self._closing:
@@ -91,16 +91,17 @@ class Sessions:
             return True
 
     def give_up_room(self) -> None:
-        """The client for which a session was reserved does not come."""
+        """Cancel the reservation for a client that did not come."""
         with self._changed:
             self._coming -= 1
             self._changed.notify_all()
 
     def begin(self, client: socket.socket, opening: Opening, tell: Callable[[bool], None]) -> None:
-        """Hand a client to a process, for which there must be room.
+        """Hand a client to a process; a session must have been reserved.
 
-        `tell` is called as soon as it is known whether there is a process that works. One that ends
-        before it has taken the client gives way to another: nothing of the connection is lost.
+        `tell` is called as soon as it is known whether there is a working process. If that ends
+        before it has taken the client, another one gets it, since nothing of the connection has
+        been read.
         """
         made = self._ready()
         try:
@@ -115,7 +116,7 @@ class Sessions:
                 self._dismiss(made)
                 made = self._ready()
         except OSError:
-            # The client has gone.
+            # The client has disconnected.
             pass
         if made is not None:
             self._dismiss(made)
@@ -123,7 +124,7 @@ class Sessions:
         self._ended(opening.ticket)
 
     def _ready(self) -> _Process | None:
-        """A process that waits for its client, which takes the room that was reserved."""
+        """A process that is ready for its client; uses up the reservation."""
         for _ in range(_ATTEMPTS):
             try:
                 made = self._take()
@@ -133,14 +134,14 @@ class Sessions:
                 self._coming -= 1
                 self._running[made.name] = made
             threading.Thread(target=self._refill, daemon=True).start()
-            # What the process was told must have been read: messages have no borders here.
+            # Wait until the settings have been read, as the socket does not separate messages.
             if _says(made, READY, START_SECONDS):
                 return made
             self._dismiss(made)
         return None
 
     def _dismiss(self, made: _Process) -> None:
-        """Another process is to have the client, in the same room."""
+        """Discard a process, and restore the reservation for another one."""
         with self._changed:
             self._running.pop(made.name, None)
             self._coming += 1
@@ -156,7 +157,7 @@ class Sessions:
         return self._start()
 
     def _refill(self) -> None:
-        """Have a process ready for the next client: starting one takes a while."""
+        """Start a process for the next client in advance, since that takes a while."""
         with self._changed:
             if self._spare is not None or self._closing:
                 return
@@ -187,7 +188,7 @@ class Sessions:
     # ---- ending ---------------------------------------------------------------------------------
 
     def _wait(self, made: _Process, ticket: bytes) -> None:
-        """Wait for the end of a session, and clear up after it."""
+        """Wait for the end of a session, and clean up."""
         code = made.process.wait()
         self._discard(made)
         with self._changed:
@@ -206,7 +207,7 @@ class Sessions:
         shutil.rmtree(made.folder, ignore_errors=True)
 
     def fate(self, name: str) -> Fate:
-        """How a session ended; "unknown" while it is not known to have ended."""
+        """How a session ended; "unknown" while that is not known."""
         end = time.monotonic() + _FATE_SECONDS
         with self._changed:
             while name in self._running and time.monotonic() < end:
@@ -225,7 +226,7 @@ class Sessions:
 
 
 def _takes(made: _Process, client: socket.socket, opening: Opening) -> bool:
-    """Hand a client to a process; whether it has it now."""
+    """Hand a client to a process; gives whether it has taken it."""
     given = {
         "session": made.name,
         "server_nonce": opening.server_nonce.hex(),
@@ -240,7 +241,7 @@ def _takes(made: _Process, client: socket.socket, opening: Opening) -> bool:
 
 
 def _says(made: _Process, word: bytes, seconds: float) -> bool:
-    """Whether a process says a word in time."""
+    """Whether a process sends this word in time."""
     made.control.settimeout(seconds)
     try:
         return made.control.recv(len(word), socket.MSG_WAITALL) == word
@@ -249,7 +250,7 @@ def _says(made: _Process, word: bytes, seconds: float) -> bool:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """That of the server, with the session's folder for all that is written."""
+    """The server's environment, with the session's folder for temporary files."""
     paths = [str(_PACKAGE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **os.environ,

@@ -1,7 +1,7 @@
-"""Tickets: what a tracker gives a client, and a server accepts once.
+"""Tickets, which a tracker gives to clients and a server accepts once.
 
-A ticket is 16 random bytes and a proof over these that the tracker makes with the key, for one
-server. The server needs no word from the tracker to check it.
+A ticket is 16 random bytes and a MAC of these with the shared key, for one server. So the server
+can verify it without contacting the tracker.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _REMEMBERED: Final = 10_000
 
 
 def make_ticket(key: bytes, identity: bytes) -> bytes:
-    """A ticket for the server that calls itself `identity`."""
+    """A ticket for the server with this identity."""
     chosen = secrets.token_bytes(_RANDOM_BYTES)
     return chosen + proof(key, "ticket", identity, chosen)[:_RANDOM_BYTES]
 
 
 class Tickets:
-    """The tickets of one server; each lets a client in once."""
+    """The tickets of one server; each is accepted once."""
 
     def __init__(self, key: bytes, tracker: str) -> None:
         self._key, self._tracker = key, tracker
@@ -32,7 +32,7 @@ class Tickets:
         self._used: OrderedDict[bytes, None] = OrderedDict()
 
     def why_not(self, ticket: bytes) -> str:
-        """Why a ticket does not let anybody in; if it does, it will not again."""
+        """Why a ticket is refused; empty if it is accepted, and thereby used up."""
         chosen, shown = ticket[:_RANDOM_BYTES], ticket[_RANDOM_BYTES:]
         expected = proof(self._key, "ticket", self.identity, chosen)[:_RANDOM_BYTES]
         if not is_proof(shown, expected):

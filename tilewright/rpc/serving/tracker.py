@@ -1,4 +1,4 @@
-"""A tracker: servers tell it that they are there, and clients ask it for one of them."""
+"""A tracker: servers register with it, and clients request devices from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tilewright.rpc.wire.requests import Request
 from tilewright.rpc.wire.tls import make_certificate, welcome
 from tilewright.support.errors import UserError
 
-#: Clients and servers that are connected at a time.
+#: Most clients and servers connected at a time.
 _MOST_CONNECTIONS: Final = 512
 _MOST_SESSIONS: Final = 1024
 _TICK_SECONDS: Final = 0.5
@@ -33,7 +33,7 @@ _LONGEST_WAIT: Final = 86_400.0
 
 
 class TrackerServer:
-    """Gives devices to clients."""
+    """Grants devices to clients."""
 
     def __init__(
         self, key: AnyKey, host: str = "127.0.0.1", port: int = 0, *, folder: Path | None = None
@@ -53,7 +53,7 @@ class TrackerServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, as `host:port`."""
+        """The address it listens on, as `host:port`."""
         return self._listener.address
 
     def serve(self) -> None:
@@ -97,7 +97,7 @@ class TrackerServer:
 
     @contextlib.contextmanager
     def leases(self) -> Any:
-        """The table of leases, for one thread at a time; what can be granted after a change is."""
+        """Exclusive access to the lease table; afterwards all possible grants are made."""
         with self._changed:
             yield self._leases
             while found := self._leases.grantable():
@@ -107,17 +107,17 @@ class TrackerServer:
             self._changed.notify_all()
 
     def wait(self, request: Waiting, seconds: float) -> bool:
-        """Wait a while for a request to be met."""
+        """Wait for a request to be granted, with a time limit."""
         with self._changed:
             return self._changed.wait_for(lambda: request.granted is not None, seconds)
 
 
 class _Connection:
-    """A client or a server that has proved that it has the key."""
+    """An authenticated client or server."""
 
     def __init__(self, tracker: TrackerServer, channel: Channel, host: str, client: str) -> None:
         self._tracker, self._channel, self._host, self._client = tracker, channel, host, client
-        #: The number of the device that this connection is of.
+        #: The number of the device that registered over this connection.
         self._device: int | None = None
         self._calls: dict[str, Callable[[int, Request], dict[str, Any]]] = {
             "devices": self._devices,
@@ -218,7 +218,7 @@ class _Connection:
             raise
 
     def _granted(self, number: int, wanted: Waiting, end: float) -> dict[str, Any]:
-        """The device for a request, while the client waits."""
+        """The device for a request; sends signs of life while the client waits."""
         while not self._tracker.wait(wanted, min(ALIVE_SECONDS, max(0.0, end - time.monotonic()))):
             if time.monotonic() >= end:
                 raise UserError(

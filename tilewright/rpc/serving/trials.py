@@ -1,4 +1,4 @@
-"""Trials in a session: candidates of a task beside its default, for tuners."""
+"""Trials in a session: candidates of a task against its default, for tuners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.runtime import TrialServer
 
 
 class RemoteTrials:
-    """The task that a session is at; the bytes of each message are its array."""
+    """The current task of a session; the payload of each message is its array."""
 
     def __init__(self) -> None:
         self._trials = TrialServer(why_not)

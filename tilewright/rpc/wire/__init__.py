@@ -1,1 +1,1 @@
-"""The protocol: keys and proofs, encryption, frames, and values as data."""
+"""The protocol: keys and authentication, encryption, frames, and values."""

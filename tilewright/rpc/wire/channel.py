@@ -13,26 +13,26 @@ from tilewright.rpc.wire.errors import ProtocolError, error_from
 from tilewright.rpc.wire.frames import PREFIX_BYTES, Kind, Prefix, packed, read_header, read_prefix
 from tilewright.rpc.wire.limits import ALIVE_SECONDS, CHUNK_BYTES, PATIENCE_SECONDS
 
-#: Told after each part of a body that is sent: bytes so far, and bytes in all.
+#: Called after each part of a body is sent, with the bytes so far and the total.
 Progress = Callable[[int, int], None]
-#: Raw bytes of a body, in the order in which they are sent.
+#: The raw bytes of a body, in order.
 Parts = Sequence[memoryview]
-#: Bytes that are read at once at most, if no more are asked for.
+#: Most bytes read ahead at once.
 _AHEAD_BYTES: Final = 4096
 
 
 class Channel:
-    """One end of a connection; reading and writing are for one thread at a time."""
+    """One end of a connection; only one thread at a time may read, and one write."""
 
     def __init__(self, sock: ssl.SSLSocket, body_limit: int) -> None:
         self._socket = sock
-        #: Bytes of the body of a message that are taken, at most.
+        #: Most bytes of a message's body that are accepted.
         self.body_limit = body_limit
-        #: Held by whoever uses the connection: OpenSSL's are for one thread at a time.
+        #: Held while using the connection: OpenSSL's connections are not thread-safe.
         self.lock = threading.Lock()
-        #: Bytes of the body that was received last and is not read yet.
+        #: Unread bytes of the last message's body.
         self._left = 0
-        #: What came with something else and is not read yet: small messages take one read.
+        #: Bytes read ahead: small messages take one read.
         self._ahead, self._room = memoryview(b""), memoryview(bytearray(_AHEAD_BYTES))
         self._patience: float | None = None
 
@@ -50,7 +50,7 @@ class Channel:
         parts: Parts = (),
         progress: Progress | None = None,
     ) -> None:
-        """Send a message; what is small goes in one piece."""
+        """Send a message; small ones in one piece."""
         total = sum(p.nbytes for p in parts) if parts else 0
         head = packed(kind, number, header, total)
         self._wait_for(PATIENCE_SECONDS)
@@ -75,22 +75,22 @@ class Channel:
     # ---- reading --------------------------------------------------------------------------------
 
     def receive(self, patience: float) -> tuple[Prefix, dict[str, Any]]:
-        """The next message without its body, which may begin up to `patience` seconds from now."""
+        """The next message without its body; waits up to `patience` seconds for it."""
         prefix = read_prefix(self._taken(PREFIX_BYTES, patience), self.body_limit)
         header = self._taken(prefix.header_bytes, PATIENCE_SECONDS)
         self._left = prefix.body_bytes
         return prefix, read_header(header)
 
     def read_body(self, parts: Parts) -> None:
-        """The body of the message that was received last, into memory of the caller's."""
+        """Read the body of the last message into the caller's memory."""
         for part in parts:
             self._left -= part.nbytes
             self._read_into(part, PATIENCE_SECONDS)
 
     def body_chunks(self) -> Iterator[memoryview]:
-        """What is not read yet of the message that was received last, piece by piece.
+        """The unread rest of the last message's body, in chunks.
 
-        A piece is valid until the next one is asked for.
+        A chunk is valid until the next one is requested.
         """
         chunk = memoryview(bytearray(min(self._left, CHUNK_BYTES)))
         while self._left:
@@ -99,7 +99,7 @@ class Channel:
             yield part
 
     def _taken(self, size: int, patience: float) -> bytes | bytearray:
-        """So many bytes, whose parts must come in time each; what comes with them is kept."""
+        """Read `size` bytes, with `patience` for each part; further bytes are kept."""
         if size and not self._ahead:
             self._ahead = self._room[: self._received(self._room, patience)]
         if size <= len(self._ahead):
@@ -110,7 +110,7 @@ class Channel:
         return made
 
     def _read_into(self, view: memoryview, patience: float) -> None:
-        """Fill a view; each part of it must come in time."""
+        """Fill a view, with `patience` for each part."""
         done = min(view.nbytes, len(self._ahead))
         view[:done] = self._ahead[:done]
         self._ahead = self._ahead[done:]
@@ -118,7 +118,7 @@ class Channel:
             done += self._received(view[done:], patience)
 
     def _received(self, view: memoryview, patience: float) -> int:
-        """Bytes that have come into a view."""
+        """Receive bytes into a view; gives their number."""
         self._wait_for(patience)
         count = self._socket.recv_into(view)
         if not count:
@@ -126,15 +126,15 @@ class Channel:
         return count
 
     def _wait_for(self, patience: float) -> None:
-        """How long to wait from now on, which the system is told where it changes."""
+        """Set the socket's time-out if it changes."""
         if patience != self._patience:
             self._socket.settimeout(patience)
             self._patience = patience
 
-    # ---- asking ---------------------------------------------------------------------------------
+    # ---- answers ---------------------------------------------------------------------------------
 
     def answer(self, number: int, patience: float = PATIENCE_SECONDS) -> tuple[Prefix, Any]:
-        """The answer to a request, while the peer gives signs of life."""
+        """The answer to a request, waiting while the peer sends signs of life."""
         while True:
             prefix, header = self.receive(patience)
             if prefix.kind is not Kind.ALIVE:
@@ -142,7 +142,7 @@ class Channel:
             if prefix.body_bytes:
                 raise ProtocolError("a message is damaged", reason="a sign of life has a body")
         if prefix.kind is Kind.ERROR and not prefix.number:
-            # It is about the connection, which has ended.
+            # Refers to the connection, which has ended.
             raise ProtocolError(str(error_from(header)))
         if prefix.number != number or prefix.kind is Kind.REQUEST:
             reason = f"{prefix.kind.name} {prefix.number} came in place of the answer to {number}"
@@ -159,10 +159,10 @@ class Channel:
 
 
 class Heartbeat:
-    """Sends signs of life in the name of a thread that is at work on a request.
+    """Sends signs of life on behalf of a thread that works on a request.
 
-    It also notices that the peer, or another process that `watched` leads to, has gone, and calls
-    `gone` then: native code cannot be interrupted otherwise.
+    It also detects that the peer, or the process at the other end of `watched`, has gone, and then
+    calls `gone`: native code cannot be interrupted otherwise.
     """
 
     def __init__(self, channel: Channel, watched: socket.socket, gone: Callable[[], None]) -> None:
@@ -172,15 +172,15 @@ class Heartbeat:
         threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
 
     def begin(self, number: int) -> None:
-        """A request is being worked on; until `rest` the connection is used with its lock held."""
+        """Start for a request; until `rest`, the connection must be used with its lock held."""
         self._number, self._since = number, time.monotonic()
 
     def rest(self) -> None:
-        """It is done; for those who hold the lock of the connection."""
+        """Stop after a request; called with the connection's lock held."""
         self._since = 0.0
 
     def end(self) -> None:
-        """The session ends: whether the peer goes now no longer matters."""
+        """The session ends: ignore that the peer goes away."""
         self._is_over = True
 
     def _beat(self) -> None:
@@ -203,7 +203,7 @@ class Heartbeat:
                 self._since = time.monotonic()
 
     def _have_gone(self) -> bool:
-        """Wait a little; whether a peer has closed its end."""
+        """Wait briefly; gives whether a peer has closed its end."""
         import select
 
         hung_up = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
@@ -214,7 +214,7 @@ class Heartbeat:
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Small messages go at once, and a peer whose machine has gone is noticed in seconds."""
+    """Disable Nagle's algorithm, and detect a dead peer within seconds."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 15_000}

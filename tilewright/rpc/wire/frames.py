@@ -21,12 +21,12 @@ PREFIX_BYTES: Final = _PREFIX.size
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     REQUEST = 1
     REPLY = 2
     ERROR = 3
-    #: A sign of life of a peer that is at work on a request.
+    #: A sign of life from a peer that works on a request.
     ALIVE = 4
 
 
@@ -34,14 +34,14 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once: that takes longer than most texts.
+# Shared: constructing one takes longer than coding most texts.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _DECODER: Final = json.JSONDecoder(parse_constant=_no_constant)
 _KINDS: Final = {int(kind): kind for kind in Kind}
 
 
 class Prefix(NamedTuple):
-    """What is known of a message before any of it is read."""
+    """The fixed-size start of a message."""
 
     kind: Kind
     #: A reply has the number of its request.
@@ -51,7 +51,7 @@ class Prefix(NamedTuple):
 
 
 def packed(kind: Kind, number: int, header: dict[str, Any], body_bytes: int = 0) -> bytes:
-    """A message up to its body."""
+    """A message without its body."""
     text = _ENCODER.encode(header).encode()
     if len(text) > HEADER_BYTES:
         reason = f"what describes it takes {len(text)} bytes, and {HEADER_BYTES} are allowed"
@@ -60,7 +60,7 @@ def packed(kind: Kind, number: int, header: dict[str, Any], body_bytes: int = 0)
 
 
 def read_prefix(data: bytes | bytearray, body_limit: int) -> Prefix:
-    """A prefix, checked before memory is taken for what follows."""
+    """A prefix, checked before memory is allocated for what follows."""
     kind, zero, zeros, number, header_bytes, body_bytes = _PREFIX.unpack(data)
     if kind not in _KINDS or zero or zeros:
         raise _wrong(f"its first bytes are {data[:4].hex()}")

@@ -1,12 +1,12 @@
-"""How a connection begins: in the clear, with random numbers of both sides and a first proof.
+"""The opening of a connection: unencrypted, with nonces of both sides and a first proof.
 
     listener   "TWRPC", version, role, 0, 32 random bytes                          40 bytes
     client     "TWRPC", version, intent, 0, 32 random bytes, ticket, proof          104 bytes
     listener   verdict, length of a text, the text, proof                      up to 547 bytes
 
-Nothing here is secret, and a listener spends next to nothing on those without the key: processes
-and TLS come after the proof. What follows (`tls.py`) is bound to the same random numbers, so that a
-recorded opening is of no use again.
+Nothing here is secret, and a listener spends next to nothing on clients without the key: processes
+and TLS come after the proof. What follows (`tls.py`) is bound to the same nonces, so that a
+recorded opening cannot be replayed.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ _LONGEST_TEXT: Final = 512
 
 
 class Role(IntEnum):
-    """Who listens."""
+    """The kind of listener."""
 
     SERVER = 1
     TRACKER = 2
 
 
 class Intent(IntEnum):
-    """What a client wants: an encrypted connection, or to know how a session ended."""
+    """The client's request: an encrypted connection, or how a session ended."""
 
     OPEN = 1
     FATE = 2
 
 
 class Verdict(IntEnum):
-    """Whether it gets that."""
+    """The listener's decision."""
 
     GRANTED = 1
     REFUSED = 2
 
 
 class Opening(NamedTuple):
-    """What both sides know after the first two messages."""
+    """The data known to both sides after the first two messages."""
 
     role: Role
     intent: Intent
@@ -65,17 +65,17 @@ class Opening(NamedTuple):
     ticket: bytes
 
     def proof(self, key: bytes, purpose: str, *parts: bytes) -> bytes:
-        """A proof for this connection alone."""
+        """A proof that is only valid for this connection."""
         kinds = bytes([VERSION, self.role, self.intent])
         nonces = (self.server_nonce, self.client_nonce, self.ticket)
         return proof(key, purpose, kinds, *nonces, *parts)
 
 
-# ---- the listener's side ------------------------------------------------------------------------
+# ---- listener ------------------------------------------------------------------------------------
 
 
 def challenge(sock: socket.socket, role: Role, key: bytes) -> Opening:
-    """Ask whoever has connected for a proof."""
+    """Request a proof from a new connection."""
     deadline = time.monotonic() + OPENING_SECONDS
     nonce = secrets.token_bytes(_NONCE_BYTES)
     sock.settimeout(OPENING_SECONDS)
@@ -94,20 +94,20 @@ def challenge(sock: socket.socket, role: Role, key: bytes) -> Opening:
 def send_verdict(
     sock: socket.socket, key: bytes, opening: Opening, verdict: Verdict, text: str
 ) -> None:
-    """Tell the client what it gets, so that it can tell who says so."""
+    """Send the verdict to the client, authenticated."""
     data = text.encode()[:_LONGEST_TEXT]
     head = _VERDICT.pack(verdict, len(data)) + data
     sock.settimeout(OPENING_SECONDS)
     sock.sendall(head + opening.proof(key, "verdict", head))
 
 
-# ---- the client's side --------------------------------------------------------------------------
+# ---- client --------------------------------------------------------------------------------------
 
 
 def authenticate(
     sock: socket.socket, key: bytes, intent: Intent, ticket: bytes
 ) -> tuple[Opening, str]:
-    """Prove to a listener that the client has the key; what it says to that."""
+    """Prove possession of the key to a listener; gives its text."""
     deadline = time.monotonic() + OPENING_SECONDS
     magic, version, role, zero, nonce = _LISTENER.unpack(_read(sock, _LISTENER.size, deadline))
     if magic != _MAGIC or zero or role not in (Role.SERVER, Role.TRACKER):
@@ -119,7 +119,7 @@ def authenticate(
     opening = Opening(Role(role), intent, nonce, client_nonce, ticket)
     shown = opening.proof(key, "gate")
     sock.sendall(_CLIENT.pack(_MAGIC, VERSION, intent, 0, client_nonce, ticket, shown))
-    # A server answers when there is a process for the client.
+    # A server answers once it has a process for the client.
     return opening, _verdict(sock, key, opening, time.monotonic() + START_SECONDS)
 
 
@@ -145,7 +145,7 @@ def _verdict(sock: socket.socket, key: bytes, opening: Opening, deadline: float)
 
 
 def _read(sock: socket.socket, count: int, deadline: float) -> bytes:
-    """So many bytes, before the deadline however slowly they come."""
+    """Read `count` bytes before the deadline, however slowly they arrive."""
     data = bytearray()
     while len(data) < count:
         sock.settimeout(max(0.001, deadline - time.monotonic()))

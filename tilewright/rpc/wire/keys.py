@@ -1,8 +1,8 @@
-"""The key that clients, servers and trackers share, and what proves that somebody has it.
+"""The key shared by clients, servers and trackers, and proofs of its possession.
 
-A key is 32 random bytes, written as one line of text. It never crosses the wire: each side proves
-that it has it by an HMAC over random numbers of both (`proof`). Since whoever sees a proof may try
-keys against it at leisure, words that people think up are no keys.
+A key is 32 random bytes, written as one line of text. It is never transmitted: each side proves its
+possession by an HMAC over nonces of both (`proof`). Since an eavesdropper can test guesses against
+a proof offline, passphrases are not accepted as keys.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ PROOF_BYTES: Final = 32
 _KEY_BYTES: Final = 32
 _PREFIX: Final = "tilewright-rpc-key-1:"
 
-#: A key: its bytes, its text, or the path of the file that holds its text.
+#: A key: its bytes, its text, or the path of a file with its text.
 AnyKey = bytes | str | os.PathLike[str]
 
 
 def make_key() -> str:
-    """The text of a new key, which is what a key file holds."""
+    """The text of a new key, as stored in a key file."""
     return _PREFIX + secrets.token_hex(_KEY_BYTES)
 
 
@@ -38,7 +38,7 @@ def read_key(key: AnyKey) -> bytes:
 
 
 def write_key(path: str | os.PathLike[str]) -> None:
-    """Make a key and write it to a new file that its owner alone can read."""
+    """Write a new key to a new file that only its owner can read."""
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -49,7 +49,7 @@ def write_key(path: str | os.PathLike[str]) -> None:
 
 
 def proof(key: bytes, purpose: str, *parts: bytes) -> bytes:
-    """What only those who have the key can compute; parts are kept apart by their lengths."""
+    """An HMAC with the key; parts are separated by their lengths."""
     mac = hmac.new(key, b"tilewright rpc 1 " + purpose.encode(), hashlib.sha256)
     for part in parts:
         mac.update(len(part).to_bytes(8, "big"))
@@ -58,7 +58,7 @@ def proof(key: bytes, purpose: str, *parts: bytes) -> bytes:
 
 
 def is_proof(given: bytes, expected: bytes) -> bool:
-    """Whether they are equal, in a time that does not tell where they differ."""
+    """Compare proofs in constant time."""
     return hmac.compare_digest(given, expected)
 
 

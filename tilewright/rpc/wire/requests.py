@@ -1,4 +1,4 @@
-"""What the header of a request says, each field checked to be of the kind that it must be."""
+"""Reads the fields of a request's header, with a check of each one's type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_TEXT: Final = 4096
 
 
 class Request:
-    """The fields of a request, each checked when it is asked for."""
+    """The fields of a request, checked on access."""
 
     def __init__(self, fields: dict[str, Any], arrays: Sequence[np.ndarray[Any, Any]]) -> None:
         self.fields, self.arrays = fields, arrays

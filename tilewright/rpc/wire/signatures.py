@@ -1,4 +1,4 @@
-"""Kernels as data: what their callers must pass, and the machine they are for."""
+"""Kernels as data: their signature, and the machine they are for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kernel_data(kernel: KernelCode) -> dict[str, Any]:
 
 
 def kernel_from(request: Request, code: bytes, pool: bytes) -> KernelCode:
-    """The kernel that a request describes, each part checked."""
+    """The kernel that a request describes, checked."""
     try:
         target = target_from(request.fields.get("target"))
         signature = signature_from(request.fields)

@@ -1,9 +1,9 @@
-"""Encryption, and the proof that no one stands between the two ends.
+"""Encryption, and protection against a man in the middle.
 
-TLS 1.3 by Python's `ssl`. A listener makes a certificate for itself when it starts, which nobody
-signs: what makes it trustworthy is that both ends prove that they have the key, over the random
-numbers of this connection *and the fingerprint of the certificate that they see*. Whoever stands
-between the two shows another certificate, and cannot make the proof for it.
+TLS 1.3 by Python's `ssl`. A listener makes a self-signed certificate when it starts. It is trusted
+because both ends prove possession of the key, over the nonces of this connection *and the
+fingerprint of the certificate that they see*. A man in the middle shows another certificate, and
+cannot make the proof for it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tilewright.rpc.wire.limits import GREETING_BYTES, OPENING_SECONDS
 from tilewright.support.errors import UserError
 
 _DAYS: Final = 3650
-#: The number of the message that a client begins with.
+#: The number of a client's first message.
 _GREETING: Final = 1
 
 
 def make_certificate(folder: Path) -> Path:
-    """A file with a new private key and a certificate for it, which the owner alone can read."""
+    """A file with a new private key and its certificate, which only its owner can read."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
@@ -51,7 +51,7 @@ def make_certificate(folder: Path) -> Path:
         .issuer_name(name)
         .public_key(private.public_key())
         .serial_number(x509.random_serial_number())
-        # Clocks of devices are often wrong, and nothing rests on these dates.
+        # Clocks of devices are often wrong, and these dates are not checked.
         .not_valid_before(now - timedelta(days=_DAYS))
         .not_valid_after(now + timedelta(days=_DAYS))
         .sign(private, hashes.SHA256())
@@ -77,7 +77,7 @@ def server_context(certificate: Path) -> ssl.SSLContext:
 
 
 def binary_certificate(certificate: Path) -> bytes:
-    """The certificate as clients see it, of which the fingerprint is taken."""
+    """The certificate in DER form, as clients see it, for its fingerprint."""
     text = certificate.read_text(encoding="ascii")
     return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE-----") :])
 
@@ -89,9 +89,9 @@ def welcome(
     opening: Opening,
     facts: dict[str, Any],
 ) -> tuple[Channel, dict[str, Any]]:
-    """The listener's side: encrypt, have the client prove itself, and prove itself in turn.
+    """The listener's side: encrypt, verify the client's proof, and send its own.
 
-    `facts` go to the client; what it says of itself comes back.
+    `facts` are sent to the client; returns the client's facts.
     """
     context = server_context(certificate)
     with _encrypted(sock, lambda: context.wrap_socket(sock, server_side=True)) as channel:
@@ -110,10 +110,10 @@ def welcome(
 def open_channel(
     sock: socket.socket, key: bytes, opening: Opening, body_limit: int, about: dict[str, Any]
 ) -> tuple[Channel, dict[str, Any]]:
-    """The client's side; what the listener says of itself comes with the channel."""
+    """The client's side; gives the channel and the listener's facts."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # Nobody signs these certificates: the proofs below stand for that.
+    # Self-signed: verified by the proofs below instead.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with _encrypted(sock, lambda: context.wrap_socket(sock)) as channel:
         print_ = hashlib.sha256(channel.socket.getpeercert(binary_form=True) or b"").digest()
@@ -132,7 +132,7 @@ def open_channel(
 
 @contextlib.contextmanager
 def _encrypted(sock: socket.socket, wrap: Callable[[], ssl.SSLSocket]) -> Generator[Channel]:
-    """A channel over a socket, which is closed unless the block ends well."""
+    """A channel over a socket, which is closed if the block raises."""
     sock.settimeout(OPENING_SECONDS)
     keep_alive(sock)
     channel = Channel(wrap(), GREETING_BYTES)

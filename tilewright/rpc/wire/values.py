@@ -1,7 +1,7 @@
 """Inputs and outputs of models as data: a tree for the header, and arrays for the body.
 
-In a tree, `{"array": k}` is the k-th array, a list is a list, null is None, `{"number": …}` a plain
-number and `{"strings": …, "shape": […]}` an array of texts.
+In a tree, `{"array": k}` is the k-th array, a list is a list, null is None, `{"number": …}` is a
+number and `{"strings": …, "shape": […]}` an array of strings.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MOST_DIMS: Final = 64
 
 
 class Packed:
-    """Values on their way out."""
+    """Values to be sent."""
 
     def __init__(self) -> None:
         self.arrays: list[Array] = []
 
     def tree(self, value: Any) -> Any:
-        """What stands for a value in the header; its arrays are kept for the body."""
+        """The tree of a value for the header; its arrays are kept for the body."""
         if value is None:
             return None
         if isinstance(value, bool | int | float):
@@ -47,7 +47,7 @@ class Packed:
         return self._strings(array) if array.dtype.kind in "OUS" else self._array(array)
 
     def named(self, values: Any) -> Any:
-        """Values by name or in order."""
+        """The tree of values by name or in order."""
         if isinstance(values, Mapping):
             items = cast("Mapping[str, Any]", values).items()
             return {"named": {str(name): self.tree(v) for name, v in items}}
@@ -78,12 +78,12 @@ class Packed:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """The memory of an array without gaps, whatever its elements are."""
+    """The memory of a contiguous array of any type."""
     return cast("Any", array.reshape(-1).view(np.uint8)).data
 
 
 def received(channel: Channel, specs: Any, body_bytes: int) -> list[Array]:
-    """The arrays of a message, whose sizes must add up to what the body has."""
+    """The arrays of a message, whose sizes must add up to the body's."""
     if specs == [] and not body_bytes:
         return []
     wanted = [_spec(s) for s in _list(specs, _MOST_ARRAYS)]
@@ -96,7 +96,7 @@ def received(channel: Channel, specs: Any, body_bytes: int) -> list[Array]:
 
 
 def unpacked(tree: Any, arrays: Sequence[Array]) -> Any:
-    """The value that a tree stands for."""
+    """The value of a tree."""
     if tree is None:
         return None
     if isinstance(tree, list):
@@ -114,7 +114,7 @@ def unpacked(tree: Any, arrays: Sequence[Array]) -> Any:
 
 
 def unpacked_inputs(tree: Any, arrays: Sequence[Array]) -> Any:
-    """Values by name or in order."""
+    """Values by name or in order, from their tree."""
     fields = cast("dict[str, Any]", tree) if isinstance(tree, dict) else {}
     if set(fields) == {"listed"}:
         return unpacked(fields["listed"], arrays)
@@ -147,7 +147,7 @@ def _strings(fields: dict[str, Any]) -> Array:
 
 @lru_cache(256)
 def _dtype_name(dtype: np.dtype[Any]) -> str | None:
-    """How a type is called on the wire; None for those that do not travel."""
+    """The name of a type in the protocol; None for unsupported ones."""
     try:
         return DType.of(dtype).name
     except UserError:

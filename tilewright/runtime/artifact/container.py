@@ -1,8 +1,8 @@
-"""The container of an artifact: a zip file whose members are stored, aligned and checked.
+"""The container of an artifact: a zip file with uncompressed, aligned members and checksums.
 
-Members are not compressed, so that what is mapped is what is used. The standard library reads the
-directory; every place in it is then held against the file itself, and every member against its
-checksum, before anybody looks inside.
+Members are not compressed, so that they can be used where they are mapped. The standard library
+reads the directory; every offset in it is then checked against the file itself, and every member
+against its checksum, before any is parsed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANIFEST: Final = "manifest.json"
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _LOCAL_MAGIC: Final = b"PK\x03\x04"
-#: The kind of an extra field that only fills up; other readers skip it.
+#: The type of an extra field used as padding; other readers skip it.
 _FILLER: Final = 0x7774
 _ZIP64_EXTRA: Final = 20
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+(/[A-Za-z0-9_.+-]+)*")
@@ -36,7 +36,7 @@ _CHUNK: Final = 1 << 18
 
 
 class ContainerWriter:
-    """Writes members one after the other; the file appears when the block ends well."""
+    """Writes members one after the other; the file only appears if the block succeeds."""
 
     def __init__(self, path: AnyPath, signer: Signer | None = None) -> None:
         self._replacing, self._signer = replacing(path), signer
@@ -62,12 +62,12 @@ class ContainerWriter:
             except OSError as error:
                 kind, value, trace = type(error), error, error.__traceback__
         else:
-            # Closing writes a directory, which a full disk would refuse once more.
+            # Closing would write the directory, which fails again on a full disk.
             self._zip.fp = None
         return self._replacing.__exit__(kind, value, trace)
 
     def add(self, name: str, parts: Iterable[bytes | memoryview], size: int) -> None:
-        """Add a member of `size` bytes in all, which begins at a multiple of 64 bytes."""
+        """Add a member of `size` bytes, whose data begins at a multiple of 64 bytes."""
         if self._signer is not None:
             parts = list(parts)
             self._digests[name] = digest_of(parts)
@@ -76,7 +76,7 @@ class ContainerWriter:
     def _write(self, name: str, parts: Iterable[bytes | memoryview], size: int) -> None:
         info = zipfile.ZipInfo(name)
         info.external_attr = 0o644 << 16
-        # From 2 GiB on, the local header gets a field for the true size.
+        # From 2 GiB on, the local header has a ZIP64 field with the size.
         is_large = size >= zipfile.ZIP64_LIMIT
         begin = self._file.tell() + _LOCAL.size + len(name.encode()) + _ZIP64_EXTRA * is_large
         filling = -(begin + 4) % ALIGNMENT
@@ -87,14 +87,14 @@ class ContainerWriter:
 
 
 class Container:
-    """A container that is open for reading: its members lie in mapped memory."""
+    """A container open for reading, whose members are in mapped memory."""
 
     def __init__(self, path: AnyPath, trust: Trust | None = None) -> None:
         self.path = text_path(path)
         with _opened(self.path) as file:
             self._map = _mapped(self.path, file)
             self._members = self._read_directory(file)
-            # Parameters are checked by those who use them, one by one.
+            # Parameters are checked by their readers, array by array.
             self._check(file, [n for n in self._members if n != PARAMS])
         if trust is not None:
             self._require_signature(trust)
@@ -108,7 +108,7 @@ class Container:
         return list(self._members)
 
     def view(self, name: str) -> memoryview:
-        """The member `name` where it lies."""
+        """The member `name` in mapped memory."""
         if name not in self._members:
             raise self.refusal(f"it has no {name}")
         begin, size, _ = self._members[name]
@@ -119,7 +119,7 @@ class Container:
         return bytes(self.view(name))
 
     def checked(self, name: str) -> memoryview:
-        """The member `name`, held against its checksum."""
+        """The member `name`, checked against its checksum."""
         if zlib.crc32(self.view(name)) != self._members[name][2]:
             raise self._damaged(name)
         return self.view(name)
@@ -127,7 +127,7 @@ class Container:
     # ---- checks ---------------------------------------------------------------------------------
 
     def _read_directory(self, source: RawIOBase) -> dict[str, tuple[int, int, int]]:
-        """Where each member begins, its size and its checksum."""
+        """The offset, size and checksum of each member."""
         try:
             with zipfile.ZipFile(cast(IO[bytes], source)) as file:
                 infos = file.infolist()
@@ -144,7 +144,7 @@ class Container:
         return members
 
     def _begin(self, info: zipfile.ZipInfo) -> int:
-        """Where the data of a member begins, by its own header, which must agree."""
+        """The offset of a member's data, from its local header, which must match the directory."""
         name, at = info.filename, info.header_offset
         if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
             raise self.refusal(f"{name} in it is compressed")
@@ -167,7 +167,7 @@ class Container:
         return begin
 
     def _check(self, file: RawIOBase, names: Iterable[str]) -> None:
-        # Read, and not looked at where it is mapped: what a model never uses takes no memory then.
+        # Read, not mapped: members that a model never uses then take no memory.
         chunk = memoryview(bytearray(_CHUNK))
         for name in names:
             begin, size, expected = self._members[name]
@@ -189,7 +189,7 @@ class Container:
 
 
 def _checksum(file: RawIOBase, size: int, chunk: memoryview) -> int:
-    """The checksum of so many bytes from here on."""
+    """The checksum of the next `size` bytes."""
     checksum = 0
     while size > 0:
         count = file.readinto(chunk[: min(size, len(chunk))])

@@ -1,4 +1,4 @@
-"""What an artifact holds, as plain data: models for one or several targets."""
+"""The contents of an artifact as plain data: models for one or several targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tilewright.runtime.arrays import Array
 from tilewright.runtime.program import Program, TargetInfo
 
-#: What a program is made for: the contents of an input, or its shape, by the input's name.
+#: What a program is specialised for: the value or the shape of inputs, by name.
 CaseKey = tuple[tuple[tuple[str, "InputValue"], ...], tuple[tuple[str, tuple[int, ...]], ...]]
 #: Shape, element type and data of a tensor; several for a sequence.
 InputValue = tuple["InputValue", ...] | tuple[tuple[int, ...], str, bytes | tuple[str, ...]]
@@ -16,8 +16,8 @@ InputValue = tuple["InputValue", ...] | tuple[tuple[int, ...], str, bytes | tupl
 
 @dataclass(frozen=True)
 class Recording:
-    """The code of a host program that records when its kernels begin and end; an event is so many
-    words."""
+    """The code of a host program that records the start and end of its kernels; an event has
+    `words` words."""
 
     code: bytes
     words: int
@@ -25,19 +25,19 @@ class Recording:
 
 @dataclass(frozen=True)
 class CompiledContents:
-    """A model that is native as a whole."""
+    """A model that is compiled as a whole."""
 
     program: Program
     constants: tuple[Array, ...]
-    #: Texts for people and tools: the graph, the loops of each kernel.
+    #: Text files: the graph, the loops of each kernel.
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
-    #: What `profile` runs, of models that are mostly run where there is no compiler.
+    #: For `profile`, in models that mostly run where there is no compiler.
     recording: Recording | None = None
 
 
 @dataclass(frozen=True)
 class HostedContents:
-    """A graph that Python runs, with native functions that it calls."""
+    """A graph that Python runs, with the native functions it calls."""
 
     graph: str
     constants: Mapping[str, Array]
@@ -46,7 +46,7 @@ class HostedContents:
 
 @dataclass(frozen=True)
 class CasesContents:
-    """A program for each set of values or shapes that the model has seen."""
+    """A program for each set of input values or shapes that the model has seen."""
 
     names: tuple[str, ...]
     by_value: frozenset[str]
@@ -59,11 +59,11 @@ Contents = CompiledContents | HostedContents | CasesContents
 
 @dataclass(frozen=True)
 class Build:
-    """A model as it was made for one target."""
+    """A model compiled for one target."""
 
     target: TargetInfo
     #: The object code of the thread pool.
     pool: bytes
     contents: Contents
-    #: Bytes of each kind of memory that a run takes, as far as they are known beforehand.
+    #: Bytes of each kind of memory that a run takes, as far as known in advance.
     memory: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -1,4 +1,4 @@
-"""Inputs and outputs as a manifest writes them."""
+"""Inputs and outputs in the form used in a manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values out of a manifest, each checked to be of the kind that it must be."""
+"""Reads values of a manifest, with a check of each one's type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIST = cast("type[list[Any]]", list)
 
 
 class Fields:
-    """An object of a manifest; `path` says where in it, for messages."""
+    """An object of a manifest; `path` is its location, for messages."""
 
     def __init__(self, value: Any, path: str, refuse: Callable[[str], UserError]) -> None:
         self._refuse, self._path = refuse, path
@@ -22,7 +22,7 @@ class Fields:
 
     @staticmethod
     def parse(text: bytes, refuse: Callable[[str], UserError]) -> Fields:
-        """The object that a JSON text writes."""
+        """The object of a JSON text."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -36,7 +36,7 @@ class Fields:
         return self._get(name, str)
 
     def integer(self, name: str) -> int:
-        """A number that is not negative."""
+        """A nonnegative number."""
         return self.natural(self._get(name, int), self._at(name))
 
     def fields(self, name: str) -> Fields:
@@ -53,7 +53,7 @@ class Fields:
         return [self.natural(v, at) for v, at in self._each(name)]
 
     def values(self, name: str) -> list[Any]:
-        """The elements of a list, not checked yet."""
+        """The elements of a list, unchecked."""
         return [v for v, _ in self._each(name)]
 
     def natural(self, value: Any, at: str = "") -> int:
@@ -63,7 +63,7 @@ class Fields:
         return number
 
     def wrong(self, reason: str) -> UserError:
-        """The error for values that make no sense."""
+        """The error for invalid values."""
         return self._refuse(f"its manifest is wrong: {reason}")
 
     def _at(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""From an artifact to builds of a model, with everything that it claims checked."""
+"""Reads the builds of a model from an artifact, and checks everything it claims."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _VALUE_DEPTH: Final = 8
 
 
 class StoredBuild(NamedTuple):
-    """A build in an artifact that is not opened yet."""
+    """A build in an artifact that has not been read yet."""
 
     target: TargetInfo
     open: Callable[[], Build]
 
 
 class Artifact:
-    """An artifact that is open: what it is about, and the builds in it."""
+    """An open artifact: what it is about, and its builds."""
 
     def __init__(self, path: AnyPath, *, verify: bool = True, trusted: Keys | None = None) -> None:
         trust = None if trusted is None else Trust(trusted)
@@ -83,14 +83,14 @@ class Artifact:
 
 
 class _Reader:
-    """Reads the models of a build out of a container."""
+    """Reads the models of a build from a container."""
 
     def __init__(self, file: Container, build: Fields, target: TargetInfo, *, verify: bool) -> None:
         self._file, self._target, self._verify = file, target, verify
         self._params = file.view(PARAMS)
         self._is_checked = False
         self.pool = self.object(build, build.text("pool"))
-        # Some machines have one thread.
+        # Targets without threads have no pool.
         if self.pool:
             require_names([self.pool], POOL_FUNCTIONS, build.wrong)
 
@@ -101,14 +101,14 @@ class _Reader:
         return _KINDS[kind](self, fields)
 
     def object(self, fields: Fields, name: str) -> bytes:
-        """Object code, which must be what its name says."""
+        """Object code, whose digest must match its name."""
         code = self._file.bytes(name)
         if name != f"objects/{hashlib.sha256(code).hexdigest()}.o":
             raise fields.wrong(f"{name} holds other code than its name says")
         return code
 
     def require(self, name: str) -> None:
-        """Refuse a name that the container does not have."""
+        """Refuse a missing member."""
         self._file.view(name)
 
     def text(self, name: str) -> str:
@@ -129,7 +129,7 @@ class _Reader:
         return CompiledContents(program, tuple(constants), _Texts(self, members), recording)
 
     def _recording(self, program: Program, fields: Fields) -> Recording:
-        """The program that records, which must be that of this model."""
+        """The recording program, whose seal must match this model's."""
         recorder = fields.fields("recorder")
         code = self.object(recorder, recorder.text("object"))
         made = Recording(code, recorder.integer("words"))
@@ -139,7 +139,7 @@ class _Reader:
         return made
 
     def _check_seal(self, program: Program, constants: list[Array], fields: Fields) -> None:
-        """Refuse data that the code was not made for."""
+        """Refuse data that the code was not compiled for."""
         entries = [f"{program.name}.{part}" for part in ("entry", "workspace")]
         names = [program.name] if self._target.is_bare else entries
         require_names(program.objects, names, fields.wrong)
@@ -165,7 +165,7 @@ class _Reader:
             messages=tuple(fields.texts("messages")),
             origins=tuple(fields.texts("origins")),
             calls=tuple(fields.texts("calls")),
-            # Files of earlier versions do not have these, and kept denormals.
+            # Files of earlier versions lack these; they used float32 and kept denormals.
             precision=fields.text("precision") if "precision" in fields else "float32",
             denormals=_denormals(fields) if "denormals" in fields else "keep",
         )
@@ -200,7 +200,7 @@ class _Reader:
     # ---- parameters -----------------------------------------------------------------------------
 
     def array(self, fields: Fields) -> Array:
-        """An array over the mapped file."""
+        """An array in the mapped file."""
         shape = tuple(fields.integers("shape"))
         if fields.text("dtype") == "string":
             return _strings(fields, shape)
@@ -217,7 +217,7 @@ class _Reader:
         return array
 
     def _check(self, array: Array, fields: Fields) -> None:
-        """Hold parameters against their checksum, or that of all, in files of earlier versions."""
+        """Check an array's checksum; in files of earlier versions, that of all parameters, once."""
         if "crc" in fields:
             if checksum_of(array) != fields.integer("crc"):
                 raise self._file.refusal(f"{PARAMS} in it is damaged")
@@ -227,7 +227,7 @@ class _Reader:
 
 
 class _Texts(Mapping[str, str]):
-    """Texts in a container, read when they are asked for."""
+    """Texts in a container, read on access."""
 
     def __init__(self, reader: _Reader, members: Mapping[str, str]) -> None:
         self._reader, self._members = reader, members
@@ -301,7 +301,7 @@ def _dim(value: Any, fields: Fields, depth: int) -> Dim:
 
 
 def _names_of(spec: NativeSpec) -> set[str]:
-    """The dimensions that an input or output shows."""
+    """The symbolic dimensions in the shape of an input or output."""
     dims = spec.shape if isinstance(spec, TensorSpec) else spec.items or ()
     return {n for d in dims for n in _names_in(d)} - {ANY_SIZE}
 
@@ -319,7 +319,7 @@ def _pair(value: Any, fields: Fields) -> tuple[Any, Any]:
     return items[0], items[1]
 
 
-# ---- what must fit together ---------------------------------------------------------------------
+# ---- consistency --------------------------------------------------------------------------------
 
 
 def _checked_program(program: Program, fields: Fields) -> Program:

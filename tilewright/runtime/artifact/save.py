@@ -1,4 +1,4 @@
-"""Models into an artifact: one build each, which must be of one model."""
+"""Saves models to an artifact: builds of one model for different targets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def save_models(models: Sequence[RunnableModel], path: AnyPath, key: Key | None = None) -> None:
-    """Write one artifact with a model as it was compiled for different targets, signed by `key`."""
+    """Write one artifact with a model compiled for different targets, signed by `key`."""
     with at_the_border(f"saving to {path!r} failed"):
         _save(models, path, key)
 

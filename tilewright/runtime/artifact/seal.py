@@ -1,9 +1,9 @@
-"""What ties the data of an artifact to its code.
+"""The seal that ties the data of an artifact to its code.
 
-Code that runs on other data than it was made for reads and writes where it should not. So the code
-of a host program carries a digest of all that is said about it: what it takes and gives, its
-constants, the other objects, its target. Loading computes the digest again, before any code is
-mapped; whoever changes the manifest would have to change the code as well.
+Code that runs on other data than it was compiled for accesses memory out of bounds. So the code of
+a host program contains a digest of everything it depends on: its inputs and outputs, constants, the
+other objects, its target. Loading computes the digest again, before any code is mapped; whoever
+changes the manifest would have to change the code as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.runtime.artifact.describe import spec_fields
 from tilewright.runtime.program import Program, TargetInfo
 from tilewright.support.dtype import DType
 
-#: Where in code the digest begins; 64 hexadecimal digits follow.
+#: Precedes the digest in the code, which is 64 hexadecimal digits.
 MARK: Final = b"tilewright seal 1: "
 _DIGITS: Final = 64
 _CHUNK: Final = 1 << 24
@@ -35,7 +35,7 @@ def seal_of(
     pool: bytes,
     target: TargetInfo,
 ) -> bytes:
-    """The seal of a program whose objects are the host program and these kernels.
+    """The seal of a program that consists of the host program and these kernels.
 
     `checksums` are those of the constants.
     """
@@ -61,18 +61,18 @@ def seal_of(
 
 
 def recording_seal(seal: bytes, words: int) -> bytes:
-    """The seal of the program that records events of so many words, beside one with `seal`."""
+    """The seal of the recording variant of a program with `seal`, for events of this many words."""
     return MARK + hashlib.sha256(seal + b" events of %d words" % words).hexdigest().encode()
 
 
 def seal_in(code: bytes) -> bytes | None:
-    """The seal that object code carries; programs of earlier versions have none."""
+    """The seal in object code; None in programs of earlier versions."""
     at = code.find(MARK)
     return None if at < 0 else code[at : at + len(MARK) + _DIGITS]
 
 
 def checksum_of(array: Array) -> int:
-    """The checksum of an array's elements; of one in a mapped file nothing stays in memory."""
+    """The checksum of an array's elements; pages of mapped files are released again."""
     data: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     checksum = 0
     for start in range(0, len(data), _CHUNK):

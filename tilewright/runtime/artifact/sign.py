@@ -1,7 +1,7 @@
 """Signed artifacts: Ed25519 over the names and contents of all members.
 
-A key is a path to a PEM file, the text of one as bytes, or 32 raw bytes. `cryptography` does the
-work, and is imported only by those who sign or ask for signatures.
+A key is the path of a PEM file, its text as bytes, or 32 raw bytes. The package `cryptography` is
+imported only to sign or to verify.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.support.files import text_path
 
 #: The member that holds the signature.
 SIGNATURE: Final = "signature"
-#: Keeps signatures of artifacts apart from all else that is signed by a key.
+#: Domain separation: a signature of an artifact is valid for nothing else.
 _PURPOSE: Final = b"tilewright artifact 1\n"
 _RAW_BYTES: Final = 32
 
@@ -25,13 +25,13 @@ Keys = Key | Sequence[Key]
 
 
 def signed_text(digests: Mapping[str, bytes]) -> bytes:
-    """What is signed: the SHA-256 of every member but the signature, by name."""
+    """The signed text: the SHA-256 of every member but the signature, by name."""
     lines = [f"{name} {digests[name].hex()}\n" for name in sorted(digests) if name != SIGNATURE]
     return _PURPOSE + "".join(lines).encode()
 
 
 class Signer:
-    """Signs by a private key."""
+    """Signs with a private key."""
 
     def __init__(self, key: Key) -> None:
         self._key = _read(key, "private", "sign by")
@@ -41,7 +41,7 @@ class Signer:
 
 
 class Trust:
-    """The public keys of those whose artifacts are used."""
+    """The public keys whose artifacts are accepted."""
 
     def __init__(self, keys: Keys) -> None:
         listed = list(keys) if isinstance(keys, list | tuple) else [keys]
@@ -50,7 +50,7 @@ class Trust:
         self._keys = [_read(cast("Key", key), "public", "trust") for key in listed]
 
     def covers(self, digests: Mapping[str, bytes], signature: bytes) -> bool:
-        """Whether one of the keys made the signature of these members."""
+        """Whether one of the keys signed these members."""
         from cryptography.exceptions import InvalidSignature
 
         for key in self._keys:
@@ -94,7 +94,7 @@ def _read(key: Key, kind: str, purpose: str) -> Any:
         reason = str(error).splitlines()[0] if str(error) else "it is no PEM"
         raise _refusal(shown, purpose, kind, reason) from None
     except Exception as error:
-        # `cryptography` has errors of its own for kinds of keys that it does not know.
+        # `cryptography` raises errors of its own for unsupported kinds of keys.
         raise _refusal(shown, purpose, kind, f"{type(error).__name__}: {error}") from None
     if not isinstance(found, wanted):
         raise _refusal(shown, purpose, kind, f"it is a {type(found).__name__}")

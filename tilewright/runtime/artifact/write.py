@@ -1,4 +1,4 @@
-"""From builds of a model to an artifact."""
+"""Writes builds of a model to an artifact."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_artifact(
     about: Mapping[str, Any],
     signer: Signer | None = None,
 ) -> None:
-    """Write builds of one model for different targets; `about` is for people who look inside."""
+    """Write builds of one model for different targets; `about` is information for readers."""
     store = _Store()
     described = [_build(b, store) for b in builds]
     head = {"format": FORMAT, "version": VERSION, **about, "builds": described}
@@ -48,7 +48,7 @@ def write_artifact(
 
 
 class _Store:
-    """Objects, texts and parameters; what several builds have in common is kept once."""
+    """Objects, texts and parameters; what builds have in common is stored once."""
 
     def __init__(self) -> None:
         self.members: dict[str, bytes] = {}
@@ -57,7 +57,7 @@ class _Store:
         self._places: dict[bytes, int] = {}
 
     def object(self, code: bytes) -> str:
-        """The name of the member with this object code; it is made of its digest."""
+        """The name of the member with this object code, from its digest."""
         name = f"objects/{hashlib.sha256(code).hexdigest()}.o"
         self.members[name] = code
         return name
@@ -88,7 +88,7 @@ class _Store:
         return self._places[digest]
 
     def params(self) -> Iterable[bytes | memoryview]:
-        """The parameters, each filled up to where the next one begins."""
+        """The parameters, each padded to the start of the next."""
         for array in self._arrays:
             yield _bytes_of(array)
             yield bytes(-array.nbytes % ALIGNMENT)
@@ -179,7 +179,7 @@ def _key(key: CaseKey) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """What an input held: a list for a sequence, an object for a tensor."""
+    """The value of an input: a list for a sequence, an object for a tensor."""
     is_tensor = len(value) == 3 and isinstance(value[1], str)
     if not is_tensor:
         return [_value(v) for v in value]

@@ -1,1 +1,1 @@
-"""Devices whose memory is their own and whose kernels are launched."""
+"""Devices with their own memory, on which kernels are launched."""

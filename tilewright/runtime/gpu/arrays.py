@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeviceArray:
-    """A compact array in the memory of a device; the memory goes back with its last holder."""
+    """A compact array in device memory, which is released with its last reference."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class DeviceArray:
     ) -> None:
         self.device, self.shape, self.dtype = device, tuple(shape), np.dtype(dtype)
         self._borrowed = borrowed
-        #: The array that this one is a part of.
+        #: The array that this one is a view of.
         self._whole: DeviceArray | None = None
         if borrowed is not None:
             self.address = borrowed.address
@@ -37,7 +37,7 @@ class DeviceArray:
         weakref.finalize(self, device.give, self.address).atexit = False
 
     def part(self, start: int, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
-        """An array over some of its bytes, whose memory it keeps."""
+        """A view of some of its bytes, which keeps its memory alive."""
         made = DeviceArray.__new__(DeviceArray)
         made.device, made.shape, made.dtype = self.device, tuple(shape), np.dtype(dtype)
         made._borrowed, made._whole = None, self
@@ -46,7 +46,7 @@ class DeviceArray:
 
     @property
     def as_given(self) -> Any:
-        """The array of another library whose memory it is, or itself."""
+        """The array of another library whose memory it shares, else itself."""
         return self if self._borrowed is None else self._borrowed.value
 
     @property
@@ -62,19 +62,19 @@ class DeviceArray:
         return len(self.shape)
 
     def numpy(self) -> Array:
-        """A copy in the memory of the processor, once all that computes it is done."""
+        """A copy in host memory, after waiting for the device."""
         made = np.empty(self.shape, self.dtype)
         self.copy_to(made)
         return made
 
     def copy_to(self, array: Array) -> None:
-        """Let an array of the processor's hold the same, once all that computes it is done."""
+        """Copy it to a host array, after waiting for the device."""
         self.device.check()
         if array.nbytes:
             self.device.read(array, self.address)
 
     def fill(self, array: Array) -> DeviceArray:
-        """Let it hold what `array` holds."""
+        """Copy the contents of `array` into it."""
         if array.nbytes:
             self.device.write(self.address, np.ascontiguousarray(array))
         return self

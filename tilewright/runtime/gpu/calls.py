@@ -1,4 +1,4 @@
-"""The driver's functions as a device calls them: what they refuse is told as the device's fault."""
+"""Calls of the driver, whose errors become errors of the device or of the kernel at fault."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tilewright.support.libcuda import CudaError, call
 
 
 class OutOfDeviceMemoryError(UserError, MemoryError):
-    """The device has no room for what was asked for."""
+    """The device lacks memory for a request."""
 
 
 class Calls:
-    """Calls of the driver for one device; `launched` names what it was given to run."""
+    """Calls of the driver for one device; `launched` names the functions launched on it."""
 
     def __init__(self, device: str, launched: Collection[str]) -> None:
         self._device, self._launched = device, launched
-        #: How a kernel failed, after which the driver runs nothing more.
+        #: The error of a failed kernel, after which the driver runs nothing more.
         self._fault = ""
 
     def __call__(self, name: str, *args: Any, needed: str = "") -> None:
-        """Call a function. A kernel that has failed is told as that, whatever is asked for now, and
-        where there is no memory, what was `needed` and what there is."""
+        """Call a function. After a kernel has failed, every call reports that failure; an
+        out-of-memory error gives what was `needed` and what is available."""
         try:
             call(name, *args)
         except CudaError as error:
@@ -36,7 +36,7 @@ class Calls:
             raise self._failed_kernel(error) from None
 
     def memory(self) -> tuple[int, int]:
-        """Bytes that are free, and all bytes."""
+        """Free and total bytes."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value

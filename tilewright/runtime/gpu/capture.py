@@ -1,4 +1,4 @@
-"""A CUDA graph in the making: what a stream is told, ordered by the memory that it touches."""
+"""Captures a stream as a CUDA graph, whose launches are ordered by the memory they touch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tilewright.runtime.gpu.calls import Calls
 from tilewright.runtime.gpu.ordering import Ordering, Touched
 from tilewright.support.libcuda import has_early_launches
 
-#: How capturing treats calls of other threads.
+#: CU_STREAM_CAPTURE_MODE_RELAXED: other threads may call anything meanwhile.
 _RELAXED: Final = 2
-#: Nodes to wait for take the place of others, rather than joining them.
+#: Replace the dependencies, instead of adding to them.
 _SET: Final = 1
 
 
 class _Edge(ctypes.Structure):
-    """How a node waits for another: the driver's `CUgraphEdgeData`."""
+    """A dependency of a node on another: the driver's `CUgraphEdgeData`."""
 
     _fields_ = (
         ("from_port", ctypes.c_ubyte),
@@ -28,7 +28,7 @@ class _Edge(ctypes.Structure):
     )
 
 
-#: For its end; and for its kernel to say that those after it may begin, and wait by themselves.
+#: Edges that wait for a node's end; or until its kernel lets dependent ones start.
 _ENDED: Final = (0, 0, 0)
 _BEGUN: Final = (1, 0, 1)
 
@@ -36,9 +36,9 @@ _BEGUN: Final = (1, 0, 1)
 class Capture:
     """What is added to a stream from here on becomes a graph.
 
-    A stream orders all that it is told; here each launch waits only for those that it must. So
-    launches that do not depend on each other run side by side. Of two kernels that wait by
-    themselves, the second begins while the first runs, so that beginning costs no time.
+    A stream orders everything; in the graph each launch waits only for those it depends on, so that
+    independent launches run in parallel. Of two kernels that wait by themselves, the second starts
+    while the first runs, which hides the launch latency.
     """
 
     def __init__(self, stream: ctypes.c_void_p, call: Calls) -> None:
@@ -46,21 +46,21 @@ class Capture:
         self._ordering = Ordering()
         #: The last node of each launch.
         self._nodes: list[int] = []
-        #: Whether each of them lets others begin early.
+        #: Whether each of them lets dependent ones start early.
         self._early: list[bool] = []
         self._call("cuStreamBeginCapture_v2", stream, _RELAXED)
 
     @contextmanager
     def adding(self, touched: Touched, *, early: bool = False) -> Generator[None]:
-        """Around calls that add to the stream what touches some memory; `early` is a kernel that
-        waits by itself for those before."""
+        """Around calls that add a launch which touches some memory; `early` is for a kernel that
+        waits by itself for its predecessors."""
         self._wait_for(self._ordering.add(touched), early=early)
         yield
         self._nodes.append(self._last())
         self._early.append(early)
 
     def _wait_for(self, launches: Sequence[int], *, early: bool = False) -> None:
-        """Let what comes next wait for these alone."""
+        """Let the next launch wait for only these."""
         nodes = (ctypes.c_void_p * len(launches))(*(self._nodes[k] for k in launches))
         count = ctypes.c_size_t(len(launches))
         if not early or not has_early_launches():
@@ -71,16 +71,16 @@ class Capture:
         self._call("cuStreamUpdateCaptureDependencies_v2", self._stream, nodes, edges, count, _SET)
 
     def fence(self) -> None:
-        """What is added from here on waits for all that was added before."""
+        """Let all later launches wait for all earlier ones."""
         self._ordering.fence()
 
     def join(self) -> None:
-        """What comes behind the graph waits for all of it."""
+        """Let work after the graph wait for all of it."""
         if self._nodes:
             self._wait_for(self._ordering.last())
 
     def _last(self) -> int:
-        """The node that was added last: the only one that the stream would wait for."""
+        """The node added last, which is the stream's only dependency."""
         status, number, graph = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p()
         nodes, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
         places = map(ctypes.byref, (status, number, graph, nodes, count))

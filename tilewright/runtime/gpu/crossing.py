@@ -1,8 +1,7 @@
-"""What a run copies between the processor and a device: inputs on their way there, results back.
+"""Copies that a run makes between host and device: inputs before the launches, results after.
 
-Both are part of the run. Inputs are joined in memory that the device reads by itself, and one copy
-goes before all that is launched; another one behind it brings the results. So a run that is
-replayed as one graph is that with its copies.
+Inputs are joined in pinned memory, which takes one copy to the device; another one copies the
+results back. As the copies belong to the run, a run that is replayed as a graph includes them.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from tilewright.runtime.gpu.device import LaunchingDevice
     from tilewright.runtime.gpu.staging import Staged
 
-#: Arrays begin at multiples of so many bytes.
+#: Alignment of the joined arrays in bytes.
 _GRAIN: Final = 512
 _KEY: Final = struct.Struct("3Q").pack
 Plain = tuple[Sequence[int], np.dtype[Any]]
 
 
 class _Joined(NamedTuple):
-    """Arrays one behind the other, on the device and in staging memory."""
+    """Arrays stored one behind the other, on the device and in staging memory."""
 
     block: DeviceArray
     staged: Staged
@@ -45,18 +44,18 @@ class Crossing:
     """The copies of one run."""
 
     def __init__(self, device: LaunchingDevice, *, brings_back: bool) -> None:
-        #: Whether results come back that the caller has no arrays for.
+        #: Whether results without arrays of the caller's are copied to the host.
         self.brings_back = brings_back
-        #: Bytes of each input that is copied; 0 of those that lie on the device.
+        #: Bytes of each copied input; 0 for those on the device.
         self.given: list[int] = []
         self._device = device
         self._sent: _Joined | None = None
         self._fetched: _Joined | None = None
 
-    # ---- what crosses ---------------------------------------------------------------------------
+    # ---- the arrays ------------------------------------------------------------------------------
 
     def sent(self, inputs: Sequence[Any]) -> list[Any]:
-        """Inputs on the device, where those of the processor are when the run begins."""
+        """The inputs on the device; host arrays are copied there when the run begins."""
         given = [a for a in inputs if not isinstance(a, DeviceArray)]
         self.given = [0 if isinstance(a, DeviceArray) else int(a.nbytes) for a in inputs]
         self._sent = self._joined([(a.shape, a.dtype) for a in given])
@@ -67,7 +66,7 @@ class Crossing:
         return [a if isinstance(a, DeviceArray) else next(there) for a in inputs]
 
     def take(self, arrays: Sequence[Array]) -> None:
-        """Let the run copy what these arrays hold now."""
+        """Copy the contents of these arrays to the staging memory."""
         assert self._sent is not None
         for own, array in zip(self._sent.here, arrays, strict=True):
             own[...] = array
@@ -78,8 +77,8 @@ class Crossing:
         return self._sent is not None and all(self.given)
 
     def fetched(self, results: Sequence[Plain]) -> tuple[list[DeviceArray], list[Array]] | None:
-        """Arrays for results on the device, and where they are when the run has ended; None where
-        they do not come back in the run itself."""
+        """Device arrays for results, and the host arrays they are copied to by the end of the run;
+        None if they are not copied in the run itself."""
         self._fetched = self._joined(results)
         return None if self._fetched is None else (self._fetched.there, self._fetched.here)
 
@@ -99,12 +98,12 @@ class Crossing:
 
     @property
     def key(self) -> bytes:
-        """What tells the copies of this run from those of others."""
+        """Identifies the copies of this run."""
         joined = (self._sent, self._fetched)
         return b"".join(_KEY(*each.words) if each else b"-" for each in joined)
 
     def keep(self) -> None:
-        """Let the memory be nobody else's while the run is under way."""
+        """Reserve the staging memory until the device has been waited for."""
         for each in (self._sent, self._fetched):
             if each is not None:
                 each.staged.keep()

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: memory, modules, launches and time by the driver, through ctypes."""
+"""NVIDIA GPUs: memory, modules, launches and timing through the driver, by ctypes."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from tilewright.support.libcuda import CudaError, let_go
 from tilewright.support.timing import Timing
 
 _MOST_DYNAMIC_SHARED: Final = 8
-#: Shared memory that the driver keeps of each block, and up to how many blocks of a kernel for each
-#: multiprocessor are spread evenly.
+#: Shared memory that the driver reserves per block, and the most blocks per multiprocessor for
+#: which a kernel is spread evenly.
 _OWN_SHARED: Final = 1024
 _MOST_SPREAD: Final = 2
-#: How DLPack's users name the stream that all others wait for, and that they see to order.
+#: DLPack's numbers for the default stream, and for "no synchronization".
 _DEFAULT_STREAM, _UNORDERED = 1, -1
-#: Bytes of what blocks count on.
+#: Bytes of the counter of blocks that wait for each other.
 _COUNTER: Final = 4
-#: Shared memory that a kernel may have without asking.
+#: Shared memory per block that needs no attribute of the function.
 _PLAIN_SHARED: Final = 48 << 10
 
 
 class _NotCapturableError(Exception):
-    """A run waits for the device on its way, which no graph can."""
+    """A run waits for the device midway, which a graph cannot."""
 
 
 class Cuda(LaunchingDevice):
@@ -61,14 +61,14 @@ class Cuda(LaunchingDevice):
         self._enter()
         self._stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(self._stream), 1)
-        #: The graph that launches become parts of, if any.
+        #: The graph that launches are added to, if any.
         self._capture: Capture | None = None
-        #: Whether launches of a graph that do not depend on each other run side by side.
+        #: Whether independent launches of a graph may run in parallel.
         self.side_by_side = True
         self._counts = 0
-        #: Kernels that have been launched one by one, by number.
+        #: The numbers of kernels that have been launched one by one.
         self._warm: set[int] = set()
-        #: Modules that are to be unloaded.
+        #: Modules to be unloaded.
         self._unused: list[Any] = []
         self._gate = Gate(self._call)
         self._records = pinned(MOST_KERNELS * ERROR_WORDS * 8, self._call)
@@ -78,13 +78,13 @@ class Cuda(LaunchingDevice):
 
     def renew(self) -> None:
         super().renew()
-        # Nothing of this can be used here; the first call says so.
+        # The parent's context is unusable here; the first call reports that.
         self._capture = None
 
     # ---- memory ---------------------------------------------------------------------------------
 
     def crossing(self, inputs: Sequence[Any]) -> Crossing:
-        # Memory for copies is no part of processes that are forked: they must not come to write it.
+        # Pinned memory is not inherited by forked children: refuse before they write to it.
         self._enter()
         return super().crossing(inputs)
 
@@ -153,7 +153,7 @@ class Cuda(LaunchingDevice):
             self._call("cuEventDestroy_v2", event)
 
     def store(self, place: int, data: bytes) -> None:
-        # Values stand in the calls themselves, so that they can be captured.
+        # The value is part of the call, so that it can be captured.
         one = ctypes.c_size_t(1)
         with self._adding(Touched(writes=[(place, place + len(data))])):
             for k, byte in enumerate(data):
@@ -185,7 +185,7 @@ class Cuda(LaunchingDevice):
                 self._unload()
 
     def _unload(self) -> None:
-        """Unload code that nobody uses, once nothing of it runs."""
+        """Unload unused code, after all launches have ended."""
         if self._unused:
             let_go("cuCtxSetCurrent", self._context)
             let_go("cuStreamSynchronize", self._stream)
@@ -212,13 +212,13 @@ class Cuda(LaunchingDevice):
                 self._call("cuLaunchKernel", kernel.handle[1], *shape, self._stream, places, None)
 
     def _timed(self, way: str, size: int) -> AbstractContextManager[None]:
-        """Around a copy."""
+        """Context that times a copy."""
         if not self.waits:
             return nullcontext()
         return self._gate.timed(self._stream, self._times, Copied(way, size))
 
     def _timing(self, kernel: Launched) -> AbstractContextManager[None]:
-        """Around a launch. The first one of a kernel may wait for the device: it has no gate."""
+        """Context that times a launch. A kernel's first launch may wait for the device: no gate."""
         if not self.waits:
             return nullcontext()
         is_first = kernel.number not in self._warm
@@ -226,17 +226,17 @@ class Cuda(LaunchingDevice):
         return nullcontext() if is_first else self._gate.timed(self._stream, self._times)
 
     def _spreading(self, blocks: Sequence[int]) -> int:
-        """Shared memory with which no multiprocessor takes more than its share of some blocks.
+        """Shared memory per block that limits multiprocessors to an even share of the blocks.
 
-        Where a kernel begins while another runs, multiprocessors that are free would else take many
-        blocks, and those that are not free none.
+        Where a kernel starts while another runs, free multiprocessors would otherwise take many
+        blocks, and busy ones none.
         """
         each = -(-math.prod(blocks) // self._multiprocessors)
         return self._shared_for(each) if each <= _MOST_SPREAD else 0
 
     def _shared_for(self, blocks: int) -> int:
-        """The least shared memory of which a multiprocessor has enough for so many blocks, and not
-        for one more."""
+        """The least shared memory per block that lets this many blocks on a multiprocessor, and not
+        one more."""
         return self._shared_in_all // (blocks + 1) - _OWN_SHARED + 1
 
     @cached_property
@@ -248,7 +248,7 @@ class Cuda(LaunchingDevice):
         return libcuda.attribute(libcuda.SHARED_IN_ALL)
 
     def _start_together(self, kernel: Launched, shape: Sequence[int], places: Any) -> None:
-        """Launch a kernel whose blocks wait for each other."""
+        """Launch a kernel whose blocks wait for each other (cooperative)."""
         try:
             self._call("cuLaunchCooperativeKernel", kernel.handle[1], *shape, self._stream, places)
         except CudaError as error:
@@ -261,8 +261,8 @@ class Cuda(LaunchingDevice):
             ) from None
 
     def _counter(self) -> int:
-        """What blocks count on that wait for each other: one for all, so that of two such launches
-        the second waits for the first, and each finds room for all of its blocks."""
+        """The counter of blocks that wait for each other. All launches share it, so that two such
+        launches run one after the other, and each has room for all of its blocks."""
         if not self._counts:
             self._counts = self.allocate(_COUNTER)
             self.write(self._counts, np.zeros(_COUNTER, np.uint8))
@@ -276,11 +276,11 @@ class Cuda(LaunchingDevice):
     def captured(
         self, entry: Callable[[Any], int], words: Any, crossing: Crossing | None = None
     ) -> Any:
-        """The graph of a run's copies and launches; `NEVER` where it cannot be one."""
+        """The graph of a run's copies and launches; `NEVER` if it cannot be captured."""
         return self._captured(lambda: self.enter(entry, words, crossing))
 
     def together(self, run: Callable[[], object]) -> Callable[[], object]:
-        """The launches of several runs as one graph; they have all been run before."""
+        """The launches of several runs as one graph; they must have run before."""
 
         def whole() -> int:
             run()
@@ -295,12 +295,12 @@ class Cuda(LaunchingDevice):
             with self.lock:
                 self.replay(graph)
 
-        # Until then `run` is kept, whose code and memory the graph uses.
+        # Also keeps `run` alive, whose code and memory the graph uses.
         weakref.finalize(replayed, _destroy, graph, run).atexit = False
         return replayed
 
     def _captured(self, run: Callable[[], int]) -> Any:
-        # Ctrl-C must not leave the stream with half a graph.
+        # Ctrl-C must not leave the stream in the middle of a capture.
         with Postponed():
             self._enter()
             self._capture = capture = Capture(self._stream, self._call)
@@ -332,16 +332,16 @@ class Cuda(LaunchingDevice):
 
     @property
     def is_capturing(self) -> bool:
-        """Whether launches become parts of a graph that somebody makes."""
+        """Whether launches are added to a graph of a caller's."""
         return self._capture is not None
 
     def fence(self) -> None:
-        """Let runs of one graph wait for those before, whatever memory they touch."""
+        """Let later runs in a graph wait for earlier ones, whatever memory they touch."""
         if self._capture is not None:
             self._capture.fence()
 
     def _adding(self, touched: Touched, *, early: bool = False) -> AbstractContextManager[None]:
-        """Around what is launched."""
+        """Context for a launch, which adds it to the graph."""
         if self._capture is None or not self.side_by_side:
             return nullcontext()
         return self._capture.adding(touched, early=early)
@@ -366,7 +366,7 @@ class Cuda(LaunchingDevice):
         return Timing(tuple(samples), count)
 
     def _elapsed(self, run: Callable[[], object], count: int) -> float:
-        """Milliseconds from before the first of so many runs until after the last."""
+        """Milliseconds from before the first to after the last of `count` runs."""
         with self.lock:
             start, end = new_event(), new_event()
             self._call("cuEventRecord", start, self._stream)
@@ -380,5 +380,5 @@ def _destroy(graph: ctypes.c_void_p, _run: object) -> None:
     let_go("cuGraphExecDestroy", graph)
 
 
-#: The first GPU: `CUDA_VISIBLE_DEVICES` says which one that is.
+#: The first GPU, as selected by `CUDA_VISIBLE_DEVICES`.
 DEVICE: Final = Cuda(0)

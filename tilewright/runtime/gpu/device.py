@@ -1,6 +1,6 @@
-"""What devices have in common whose memory is their own and whose kernels are launched.
+"""The common part of devices with their own memory, on which kernels are launched.
 
-Code of the processor reaches them through a `Launcher`: to launch kernels and to move memory.
+Host code reaches them through a `Launcher`, to launch kernels and to move memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.support.errors import UserError
 from tilewright.support.interrupts import Postponed
 
 _T = TypeVar("_T")
-#: What sizes of memory are rounded up to.
+#: Sizes of memory are rounded up to multiples of this.
 _GRAIN: Final = 512
 
 
@@ -41,55 +41,55 @@ class LaunchingDevice(Device):
     is_here = False
 
     def __init__(self) -> None:
-        #: Held by whoever launches or waits: what one thread captures, no other may disturb.
+        #: Held while launching or waiting: no other thread may disturb a capture.
         self.lock = threading.RLock()
-        #: Whether each launch is waited for, and none is replayed: so can kernels be timed.
+        #: Whether each launch is waited for and none is replayed, to time kernels.
         self.waits = False
-        #: The functions that were run since the device was last waited for.
+        #: The functions run since the device was last waited for.
         self.launched: dict[str, None] = {}
         self._interrupts = Postponed()
-        #: What is found of launches that are waited for.
+        #: Times of launches that are waited for.
         self._times: list[LaunchTime] = []
-        #: Kernels that are loaded, by the number of their error record.
+        #: The loaded kernels, by the number of their error record.
         self.kernels: dict[int, Launched] = {}
-        #: One more than the highest number that there was.
+        #: One more than the highest number so far.
         self.numbered = 0
         self._failed: BaseException | None = None
-        #: Bytes of each piece of memory that is in use, by its address.
+        #: The size of each allocation in use, by its address.
         self._held: dict[int, int] = {}
-        #: Pieces that nobody uses, by their size.
+        #: Unused allocations, by their size.
         self._spare: dict[int, list[int]] = {}
-        #: What lets go of memory that is kept for runs to come.
+        #: Methods that release memory kept for later runs.
         self._let_go: list[weakref.WeakMethod[Callable[[], None]]] = []
-        #: Whether there was no room when it was last looked for.
+        #: Whether the last allocation found no memory at first.
         self._is_short = False
-        #: How often all that was launched was waited for, and memory that is free by that.
+        #: How often the device was waited for; staging memory becomes free by that.
         self.waited = 0
         self.staging = Staging(self)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
-        """In a process that was forked: another thread may have held the lock at that moment."""
+        """In a forked child: another thread may have held the lock during the fork."""
         self.lock = threading.RLock()
 
-    # ---- what each device does in its own way ---------------------------------------------------
+    # ---- implemented by each device --------------------------------------------------------------
 
     @abstractmethod
     def allocate(self, size: int) -> int:
-        """The address of so many bytes."""
+        """The address of `size` new bytes."""
 
     @abstractmethod
     def release(self, address: int) -> None:
-        """Let memory go."""
+        """Free memory."""
 
     @abstractmethod
     def write(self, address: int, array: Array) -> None:
-        """Copy an array of the processor's to the device."""
+        """Copy a host array to the device."""
 
     @abstractmethod
     def read(self, array: Array, address: int) -> None:
-        """Fill an array of the processor's from the device, when all that was launched is done."""
+        """Fill a host array from the device, after all launches have ended."""
 
     @abstractmethod
     def copy(self, to: int, source: int, size: int) -> None:
@@ -97,32 +97,32 @@ class LaunchingDevice(Device):
 
     @abstractmethod
     def pinned(self, size: int) -> Array:
-        """Bytes of the processor's memory that the device reads and writes by itself."""
+        """Pinned host memory, which the device accesses directly."""
 
     @abstractmethod
     def send(self, to: int, source: int, size: int) -> None:
-        """Copy bytes from such memory to the device's, in the order of launches."""
+        """Copy bytes from pinned memory to the device, in stream order."""
 
     @abstractmethod
     def fetch(self, source: int, to: int, size: int) -> None:
-        """Copy bytes of the device's to such memory, in the order of launches."""
+        """Copy bytes from the device to pinned memory, in stream order."""
 
     @abstractmethod
     def store(self, place: int, data: bytes) -> None:
-        """Write the bytes of a number, in the order of launches."""
+        """Write the bytes of a number, in stream order."""
 
     @property
     def stream(self) -> int:
-        """What launches go to, as other libraries name it; 0 where there is no such thing."""
+        """The stream of launches, as other libraries name it; 0 without streams."""
         return 0
 
     def hand_over(self, stream: int | None) -> None:
-        """Let what is launched on another library's stream wait for what is launched here."""
+        """Let later work on another library's stream wait for the work launched here."""
 
     @abstractmethod
     def make(self, entry: str, forms: Sequence[bytes], shared: int) -> Any:
-        """Load the code of a kernel, by the first of its forms that the device takes; gives what
-        `start` takes."""
+        """Load the code of a kernel, by the first of its forms that the device accepts; gives the
+        handle for `start`."""
 
     @abstractmethod
     def unmake(self, kernel: Launched) -> None:
@@ -132,16 +132,16 @@ class LaunchingDevice(Device):
     def start(
         self, kernel: Launched, blocks: Sequence[int], args: Sequence[int], touched: Touched
     ) -> None:
-        """Launch a kernel with arguments, each in the low end of a word, and what it touches."""
+        """Launch a kernel with arguments as words, and the memory it touches."""
 
     @abstractmethod
     def errors(self) -> Array:
-        """What kernels have left in their error records, when all that was launched is done."""
+        """The error records of kernels, after all launches have ended."""
 
     # ---- memory ---------------------------------------------------------------------------------
 
     def take(self, size: int) -> int:
-        """The address of so many bytes: of memory that was let go, or of new memory."""
+        """The address of `size` bytes: a spare allocation, or a new one."""
         size = -(-size // _GRAIN) * _GRAIN
         with self.lock:
             spare = self._spare.get(size)
@@ -150,12 +150,13 @@ class LaunchingDevice(Device):
         return address
 
     def give(self, address: int) -> None:
-        """Let memory go; it is kept for those who ask for as much."""
+        """Return an allocation; it is kept for requests of the same size."""
         self._spare.setdefault(self._held.pop(address), []).append(address)
 
     def with_room(self, make: Callable[[], _T]) -> _T:
-        """What `make` gives, which takes memory; where there is none, what nobody uses is released
-        first. What a run that finds none all the same has taken is released by the next one."""
+        """The result of `make`, which allocates; if memory is short, unused allocations are freed
+        first. If it fails all the same, memory that the run still holds is freed by the next
+        call."""
         if self._is_short:
             self._is_short = False
             self.trim()
@@ -174,17 +175,17 @@ class LaunchingDevice(Device):
             self._let_go.append(weakref.WeakMethod(let_go))
 
     def trim(self) -> None:
-        """Release memory that no run uses."""
+        """Free memory that no run uses."""
         for method in list(self._let_go):
             if (let_go := method()) is not None:
                 let_go()
-        # Arrays may go away meanwhile, and leave pieces of sizes that there were none of.
+        # Arrays may be collected meanwhile, and add allocations of new sizes.
         for spare in list(self._spare.values()):
             while spare:
                 self.release(spare.pop())
 
     def grow(self, address: int, size: int) -> int:
-        """A larger piece of memory that begins with what another one holds, which is let go."""
+        """A larger allocation with the contents of another one, which is returned."""
         made = self.take(size)
         if address:
             self.copy(made, address, min(self._held[address], size))
@@ -213,7 +214,7 @@ class LaunchingDevice(Device):
             return [self._accepted(v) for v in values]
 
     def _accepted(self, value: Any) -> Any:
-        """An array that lies on the device already, as ours over the same memory."""
+        """An array that is on the device already, wrapped without a copy."""
         if not _is_on_device(value, self.dlpack_type) or isinstance(value, DeviceArray):
             return value
         borrowed = Borrowed(value, self.stream)
@@ -239,13 +240,13 @@ class LaunchingDevice(Device):
         return Crossing(self, brings_back=not any(isinstance(a, DeviceArray) for a in inputs))
 
     def delivered(self, results: list[Any], inputs: Sequence[Any]) -> list[Any]:
-        """Results on the device where inputs lay there, as arrays of the library of the first."""
+        """Results, on the device if inputs were, as arrays of the first such input's library."""
         on_device = [v for v in inputs if _is_on_device(v, self.dlpack_type)]
         read = reader_of(on_device[0]) if on_device else DeviceArray.numpy
         return [self._delivered(r, read) for r in results]
 
     def _delivered(self, result: Any, read: Callable[[Any], Any] | None) -> Any:
-        """A result in memory of the caller's as the array that he gave, others as he wants them."""
+        """A result as the caller's own array if it was given, others converted by `read`."""
         if not isinstance(result, DeviceArray):
             return result
         if result.as_given is not result:
@@ -264,11 +265,11 @@ class LaunchingDevice(Device):
             if read is None:
                 self.wait()
             else:
-                # Whoever reads ours lets its stream wait for ours.
+                # Reading an array of ours lets the library's stream wait for ours.
                 read(DeviceArray(self, (1,), np.dtype(np.uint8)))
 
     def _of_libraries(self, arrays: Sequence[Any]) -> list[Any]:
-        """An array of each library whose arrays these are."""
+        """One array of each library among these arrays."""
         others = [a for a in arrays if not isinstance(a, DeviceArray | np.ndarray)]
         kinds: dict[Any, Any] = {type(a): a for a in reversed(others)}
         return list(kinds.values())
@@ -299,14 +300,14 @@ class LaunchingDevice(Device):
         return partial(self.enter, entry)
 
     def answering(self, objects: Sequence[bytes]) -> AbstractContextManager[object]:
-        # Whoever finds that a check has failed says so: it must be the one whose run it was.
+        # A failed check must be reported by the run that it belongs to.
         has_checks = any(said["messages"] for code in objects for said in kernels_in(code))
         return _Turn(self) if has_checks else nullcontext()
 
     def enter(
         self, entry: Callable[[Any], int], words: Any, crossing: Crossing | None = None
     ) -> int:
-        """Run code of the processor that launches kernels, between the copies of its run."""
+        """Run host code that launches kernels, between the copies of its run."""
         with self.lock, Postponed() as interrupts:
             self._failed, self._interrupts = None, interrupts
             if crossing is not None:
@@ -320,12 +321,12 @@ class LaunchingDevice(Device):
             return code
 
     def deliver_interrupts(self) -> None:
-        """A place in what code of the processor calls that Ctrl-C may end a run at."""
+        """Called by host code at points where Ctrl-C may end a run."""
         self._interrupts.deliver()
 
     @contextmanager
     def one_by_one(self) -> Generator[Sequence[LaunchTime]]:
-        """Wait for each launch, with nobody else's between."""
+        """Wait for each launch, and let no other thread launch between."""
         with self.lock:
             before = self.waits, self._times
             try:
@@ -335,7 +336,7 @@ class LaunchingDevice(Device):
                 self.waits, self._times = before
 
     def wait(self) -> None:
-        """Wait until all that was launched is done."""
+        """Wait until all launches have ended."""
         self.waited += 1
 
     def workers(self, count: int | None, affinity: Sequence[int] | None) -> Launcher:
@@ -355,13 +356,13 @@ class LaunchingDevice(Device):
         raise UserError(f"{kernel.entry} stopped", reason=reason)
 
     def fail(self, error: BaseException) -> int:
-        """Keep an error that code of the processor is to stop at."""
+        """Keep an error that host code stops at."""
         self._failed = self._failed or error
         return 1
 
 
 class _Turn:
-    """Around what only one thread may do with a device at a time."""
+    """A section that only one thread may execute on a device at a time."""
 
     def __init__(self, device: LaunchingDevice) -> None:
         self._device = device
@@ -380,7 +381,7 @@ def _is_on_device(value: Any, kind: int) -> bool:
 
 
 class DeviceScratch(Scratch):
-    """Intermediate buffers in the memory of a device."""
+    """Intermediate buffers in device memory."""
 
     def __init__(self, device: LaunchingDevice) -> None:
         super().__init__()

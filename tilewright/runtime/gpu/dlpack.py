@@ -1,4 +1,4 @@
-"""Arrays on a device that other libraries hold, and ours for them, through DLPack: no copies."""
+"""Zero-copy exchange of device arrays with other libraries, through DLPack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from tilewright.runtime.dlpack import DLTensor, numpy_type, type_code
 from tilewright.support.errors import UserError
 
-#: Where each library reads DLPack, by the package that its arrays' type is in.
+#: The module with `from_dlpack` of each library, by the package of its array type.
 _READERS: Final = {"torch": "torch", "cupy": "cupy", "jax": "jax.dlpack", "jaxlib": "jax.dlpack"}
 
 
@@ -28,10 +28,10 @@ class _Managed(ctypes.Structure):
 
 
 class Borrowed:
-    """Memory of another library's array; the capsule gives it back when nobody holds it."""
+    """Memory of another library's array; the capsule is released with the last reference."""
 
     def __init__(self, value: Any, stream: int) -> None:
-        #: Whose it is.
+        #: The array it belongs to.
         self.value = value
         self.capsule = value.__dlpack__(stream=stream)
         get = ctypes.pythonapi.PyCapsule_GetPointer
@@ -58,12 +58,12 @@ def _is_compact(shape: Sequence[int], strides: Any) -> bool:
 
 
 def follow(value: Any, stream: int) -> None:
-    """Let a stream wait for what is launched so far on the one that an array's library uses."""
+    """Let a stream wait for the work launched so far on an array's own stream."""
     value.__dlpack__(stream=stream)
 
 
 def is_writeable(value: Any) -> bool:
-    """Whether an array may be written to: those of some libraries never change."""
+    """Whether an array may be written to; JAX's are immutable."""
     return _READERS.get(_home_of(value)) != "jax.dlpack"
 
 
@@ -72,27 +72,27 @@ def _home_of(value: Any) -> str:
 
 
 def device_of(value: Any) -> int:
-    """The type of the device that an array lies on, as DLPack numbers it; 1 is the processor."""
+    """The type of an array's device in DLPack; 1 is the CPU."""
     ask = getattr(value, "__dlpack_device__", None)
     return 1 if ask is None else int(ask()[0])
 
 
 def reader_of(value: Any) -> Callable[[Any], Any] | None:
-    """What makes an array of the same library as `value` of one that speaks DLPack."""
+    """The `from_dlpack` of the library of `value`, if it is loaded."""
     home = _READERS.get(_home_of(value))
     if home is None or home.partition(".")[0] not in sys.modules:
         return None
     return import_module(home).from_dlpack
 
 
-# ---- handing out --------------------------------------------------------------------------------
+# ---- export -------------------------------------------------------------------------------------
 
-#: What capsules point to, until who reads them lets it go.
+#: The exported tensors, until their readers release them.
 _HELD: Final[dict[int, tuple[Any, ...]]] = {}
 
 
 def held_capsules() -> int:
-    """How many arrays others hold through capsules."""
+    """The number of arrays that others hold through capsules."""
     return len(_HELD)
 
 
@@ -103,7 +103,7 @@ def _let_go(address: int) -> None:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _unread(capsule: int) -> None:
-    """A capsule goes away; one that nobody has read still owns its tensor."""
+    """The destructor of a capsule: one that was never read still owns its tensor."""
     is_valid = ctypes.pythonapi.PyCapsule_IsValid
     is_valid.restype, is_valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
     if is_valid(capsule, b"dltensor"):
@@ -113,7 +113,7 @@ def _unread(capsule: int) -> None:
 
 
 def capsule_of(array: Any, device_type: int) -> Any:
-    """A capsule with an array, which it keeps alive."""
+    """A capsule of an array, which it keeps alive."""
     code, bits = type_code(np.dtype(array.dtype))
     shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
     tensor = DLTensor(array.address, device_type, 0, array.ndim, code, bits, 1, shape, None, 0)

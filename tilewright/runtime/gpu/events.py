@@ -1,4 +1,4 @@
-"""Times by the driver's events."""
+"""Timing with the driver's events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.runtime.arrays import Array, address_of
 from tilewright.runtime.device import Copied, LaunchTime
 from tilewright.support.libcuda import call
 
-#: The test of a gate: whether what it holds is as large as what is waited for.
+#: CU_STREAM_WAIT_VALUE_GEQ.
 _AT_LEAST: Final = 0
 
 
@@ -25,7 +25,7 @@ def new_event() -> ctypes.c_void_p:
 
 
 def milliseconds(start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
-    """The time between two events, which go away."""
+    """The time between two events, which are destroyed."""
     call("cuEventSynchronize", end)
     took = ctypes.c_float()
     call("cuEventElapsedTime", ctypes.byref(took), start, end)
@@ -35,7 +35,7 @@ def milliseconds(start: ctypes.c_void_p, end: ctypes.c_void_p) -> float:
 
 
 class Gate:
-    """What a stream stands at until it is told to go on."""
+    """A flag that holds a stream up until it is set."""
 
     def __init__(self, ask: Callable[..., None]) -> None:
         self._word = pinned(4, ask).view(np.uint32)
@@ -44,8 +44,8 @@ class Gate:
     def timed(
         self, stream: ctypes.c_void_p, times: list[LaunchTime], copied: Copied | None = None
     ) -> Generator[None]:
-        """Take the time of what is launched. The stream goes on when all of it is there, so that
-        the time that it takes to launch it does not count."""
+        """Time what is launched in the block. The stream only proceeds once all of it is queued, so
+        that launch overhead does not count."""
         at, (start, end) = time.monotonic_ns(), (new_event(), new_event())
         self._word[0] = 0
         call(
@@ -61,7 +61,7 @@ class Gate:
 
 
 def pinned(size: int, ask: Callable[..., None]) -> Array:
-    """Memory of the processor that kernels can write to as well, zeroed; `ask` calls the driver."""
+    """Pinned host memory, zeroed, which kernels can access; `ask` calls the driver."""
     address = ctypes.c_void_p()
     ask(
         "cuMemHostAlloc",

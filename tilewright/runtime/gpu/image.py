@@ -1,7 +1,7 @@
-"""A kernel's code as object files hold it: a line of JSON, PTX that ends with a zero, machine code.
+"""A kernel's device code in an object file: a line of JSON, PTX with a final zero, machine code.
 
-The line says how the kernel is launched, and where there is machine code, its size and checksum
-(`codegen.cuda.backend` writes all of it).
+The JSON has the launch parameters, and the size and checksum of the machine code if there is any
+(written by `codegen.cuda.backend`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-#: How the first line begins.
+#: The beginning of the JSON.
 _BEGIN: Final = b'{"entry": '
 
 
 class KernelImage(NamedTuple):
-    """A kernel's code with how it is launched."""
+    """A kernel's code with its launch parameters."""
 
     said: dict[str, Any]
-    #: In the form that any driver compiles, with the zero behind it.
+    #: PTX, which any driver compiles, with its final zero.
     text: bytes
-    #: For one architecture; empty where there is none, or it is damaged.
+    #: For one architecture; empty if missing or damaged.
     machine_code: bytes
 
     @classmethod
@@ -36,12 +36,12 @@ class KernelImage(NamedTuple):
 
     @property
     def forms(self) -> tuple[bytes, ...]:
-        """What a device may load, the fastest to load first."""
+        """The forms that a device may load, the fastest first."""
         return (self.machine_code, self.text) if self.machine_code else (self.text,)
 
 
 def kernels_in(code: bytes) -> Iterator[dict[str, Any]]:
-    """What the first lines of all kernels in an object file say."""
+    """The JSON of all kernels in an object file."""
     start = code.find(_BEGIN)
     while start >= 0:
         end = code.find(b"\n", start)

@@ -1,7 +1,7 @@
-"""How code of the processor reaches a device: launches, and moves of memory.
+"""The functions by which host code reaches a device: launches, and moves of memory.
 
-The first argument of each call is the number of a `Launcher`, which stands where other code finds
-its thread pool. A kernel's code says how it is launched (`runtime.gpu.image`).
+The first argument of each call is the number of a `Launcher`, which takes the place of the thread
+pool in `env`. A kernel's image has its launch parameters (`runtime.gpu.image`).
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from tilewright.support.interrupts import Postponed
 if TYPE_CHECKING:
     from tilewright.runtime.gpu.device import LaunchingDevice
 
-#: The first words of a launch: the code's address and size, blocks along three axes, and how many
-#: arguments follow. Behind these are the sizes of buffers, which are the first arguments.
+#: The first words of a launch: the code's address and size, blocks along three axes, and the number
+#: of arguments. The arguments follow, then the sizes of the buffers among them, which come first.
 _FIXED: Final = 6
-#: Kernels whose failures can be told apart in one run.
+#: Most kernels whose failures can be told apart in one run.
 MOST_KERNELS: Final = 4096
 
 
 class Launched(NamedTuple):
-    """A kernel that a device has loaded."""
+    """A kernel loaded on a device."""
 
-    #: Which record its failures go to.
+    #: The index of its error record.
     number: int
     entry: str
     threads: tuple[int, int, int]
     shared: int
     messages: tuple[str, ...]
     handle: Any
-    #: What it does with each of its buffers: `r`, `w` or `rw`; None where code does not say.
+    #: How it accesses each of its buffers: `r`, `w` or `rw`; None if unknown.
     access: tuple[str, ...] | None = None
-    #: Whether its blocks wait for each other, so that all must be there at once.
+    #: Whether its blocks wait for each other, so that all must be resident at once.
     is_cooperative: bool = False
-    #: Whether it waits itself for launches before it, so that it may begin before these end.
+    #: Whether it waits for preceding launches itself, so that it may start before they end.
     waits: bool = False
 
 
 class Launcher:
-    """What one piece of loaded code launches kernels through; it holds those that were loaded."""
+    """Launches kernels for one piece of loaded code; keeps the loaded kernels."""
 
     num_threads = 1
 
     def __init__(self, device: LaunchingDevice) -> None:
-        #: What code takes in place of the address of a thread pool.
+        #: Passed to the code in place of the address of a thread pool.
         self.address = next(_NUMBERS)
         self._launching = _Launching(device)
         _LAUNCHING[self.address] = self._launching
@@ -60,14 +60,14 @@ class Launcher:
 
 
 class _Launching:
-    """A device, and the kernels of one piece of loaded code by where they lie in it."""
+    """A device, and the kernels of one piece of loaded code by their addresses."""
 
     def __init__(self, device: LaunchingDevice) -> None:
         self.device = device
         self._kernels: dict[int, Launched] = {}
 
     def launch(self, words: int) -> None:
-        """Launch what code of the processor asks for."""
+        """Launch a kernel as requested by host code."""
         start, size, *rest = (ctypes.c_uint64 * _FIXED).from_address(words)
         blocks, count = rest[:3], rest[3]
         if not all(blocks):
@@ -100,7 +100,7 @@ class _Launching:
         return made
 
     def unload(self) -> None:
-        # Ctrl-C halfway would keep the rest of the kernels.
+        # Ctrl-C halfway would leak the rest of the kernels.
         with Postponed():
             for kernel in self._kernels.values():
                 del self.device.kernels[kernel.number]
@@ -108,7 +108,7 @@ class _Launching:
 
 
 def _touched(kernel: Launched, args: list[int], sizes: int) -> Touched:
-    """The memory that a launch touches; the sizes of its buffers lie at an address."""
+    """The memory that a launch touches; `sizes` is the address of its buffers' sizes."""
     if kernel.access is None:
         return EVERYTHING
     count = len(kernel.access)
@@ -119,7 +119,7 @@ def _forget(number: int) -> None:
     _LAUNCHING.pop(number).unload()
 
 
-# ---- what code of the processor calls -----------------------------------------------------------
+# ---- callbacks of host code ---------------------------------------------------------------------
 
 _LAUNCHING: Final[dict[int, _Launching]] = {}
 _NUMBERS: Final = itertools.count(1)
@@ -163,9 +163,9 @@ def _store(launching: _Launching, place: int, bits: int, size: int) -> int:
 
 
 def _callback(call: Callable[..., int], words: int, *, gives_address: bool = False) -> Any:
-    """What code of the processor calls: an exception is kept, since it cannot cross that code.
+    """A callback for host code. Exceptions are kept, since they cannot cross that code.
 
-    Ctrl-C raises none but where it is delivered (`LaunchingDevice.enter`).
+    Ctrl-C only raises where it is delivered (`LaunchingDevice.enter`).
     """
 
     def run(number: int, *args: int) -> int:
@@ -193,7 +193,7 @@ _CALLBACKS: Final = {
 
 
 def symbols() -> dict[str, int]:
-    """The addresses of what code calls, by name."""
+    """The addresses of the callbacks, by name."""
     return {name: _address(made) for name, made in _CALLBACKS.items()}
 
 

@@ -1,4 +1,4 @@
-"""Code of kernels as modules of the driver."""
+"""Loads kernels as modules of the driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.support.libcuda import CudaError
 def loaded_module(
     entry: str, forms: Sequence[bytes], device: str, ask: Callable[..., None]
 ) -> ctypes.c_void_p:
-    """The module of a kernel, by the first of its forms that the driver takes; `ask` calls it."""
+    """A kernel's module, from the first form that the driver accepts; `ask` calls the driver."""
     module, refused = ctypes.c_void_p(), ""
     for code in forms:
         try:

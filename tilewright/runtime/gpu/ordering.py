@@ -1,7 +1,7 @@
-"""Which launches must wait for which: those that touch the same bytes, one of them writing.
+"""Dependencies between launches: those that touch the same bytes, where at least one writes.
 
-Launches are numbered as they are added. Memory is cut into segments, each of which knows who wrote
-it last and who has read it since.
+Launches are numbered as they are added. Memory is split into segments, each with its last writers
+and its readers since.
 """
 
 from __future__ import annotations
@@ -10,51 +10,51 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-#: Bytes from a first address to before a second.
+#: Start and end (exclusive) addresses.
 Span = tuple[int, int]
 _EVERYWHERE: Final = (0, 1 << 64)
 
 
 class Touched(NamedTuple):
-    """The memory that a launch reads, and that it writes."""
+    """The memory that a launch reads and writes."""
 
     reads: Sequence[Span] = ()
     writes: Sequence[Span] = ()
 
     @classmethod
     def of(cls, access: Iterable[str], places: Iterable[int], sizes: Iterable[int]) -> Touched:
-        """What a kernel touches that does `access` with buffers at `places`."""
+        """The memory touched by a kernel with these accesses to buffers at `places`."""
         spans = [(a, (p, p + n)) for a, p, n in zip(access, places, sizes, strict=True) if n]
         return cls([s for a, s in spans if "r" in a], [s for a, s in spans if "w" in a])
 
     def writing(self, span: Span) -> Touched:
-        """The same, and one more piece of memory that is written."""
+        """The same, with one more span written."""
         return self._replace(writes=[*self.writes, span])
 
 
-#: What is taken to be touched by launches of which nothing is known.
+#: For launches whose accesses are unknown.
 EVERYTHING: Final = Touched(writes=(_EVERYWHERE,))
 
 
 class _Held(NamedTuple):
-    """The launches that a segment was touched by."""
+    """The launches that touched a segment."""
 
     writers: frozenset[int] = frozenset()
     readers: frozenset[int] = frozenset()
 
 
 class Ordering:
-    """Launches so far, and what they have touched."""
+    """The launches so far, and the memory they touched."""
 
     def __init__(self) -> None:
-        #: Where segments begin; each ends where the next one begins.
+        #: The starts of segments; each ends where the next begins.
         self._starts: list[int] = [0]
         self._held: list[_Held] = [_Held()]
-        #: The launches that each one comes after, as bits.
+        #: The predecessors of each launch, as a bit mask.
         self._before: list[int] = []
 
     def add(self, touched: Touched) -> tuple[int, ...]:
-        """Add a launch; gives those it has to wait for, without those that they wait for."""
+        """Add a launch; gives its direct dependencies, without those implied by others."""
         number = len(self._before)
         found: set[int] = set()
         for span in touched.reads:
@@ -79,16 +79,16 @@ class Ordering:
         return tuple(k for k in range(len(self._before)) if not waited >> k & 1)
 
     def fence(self) -> None:
-        """Let all launches from here on wait for all before."""
+        """Let all later launches wait for all earlier ones."""
         self._starts, self._held = [0], [_Held(frozenset(self.last()))]
 
     def _segments(self, span: Span) -> range:
-        """The segments of a span; those that lie across its ends are cut."""
+        """The segments of a span, split at its ends."""
         first, last = map(self._cut, span)
         return range(first, last)
 
     def _cut(self, place: int) -> int:
-        """The segment that begins at a place."""
+        """The segment that begins at an address, split off if necessary."""
         at = bisect_left(self._starts, place)
         if at == len(self._starts) or self._starts[at] != place:
             self._starts.insert(at, place)
@@ -111,5 +111,5 @@ class Ordering:
         return tuple(reversed(waits))
 
     def is_before(self, first: int, second: int) -> bool:
-        """Whether a launch waits for another one, whatever stands between them."""
+        """Whether `second` waits for `first`, directly or not."""
         return bool(self._before[second] >> first & 1)

@@ -1,4 +1,4 @@
-"""Functions whose runs become CUDA graphs."""
+"""Replays the runs of functions as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from tilewright.runtime.gpu.crossing import Crossing
     from tilewright.runtime.gpu.cuda import Cuda
 
-#: Graphs that one function keeps, each for other arrays or sizes.
+#: Most graphs per function, each for other arrays or sizes.
 _MOST_GRAPHS: Final = 64
-#: A run that was seen once, and one whose launches are no graph.
+#: Marks of a run that was seen once, and of one that cannot be captured.
 _ONCE, NEVER = object(), object()
 
 
 class Replayed:
-    """The entry of a function. Runs with the same words and copies launch the same: from the third
-    such run on that is one graph, which the device goes through by itself."""
+    """The entry of a function. Runs with the same words and copies launch the same kernels: from
+    the second such run on, they are replayed as one graph."""
 
     def __init__(self, device: Cuda, entry: Callable[[Any], int], name: str) -> None:
         self._device, self._entry, self._name = device, entry, name

@@ -1,7 +1,7 @@
-"""Memory of the processor that a device reads and writes by itself, kept from run to run.
+"""Pinned host memory for copies, reused between runs.
 
-The device may still read a piece when the run that it was taken for has returned: it is used again
-when the device was waited for since.
+The device may still access a piece after the run that took it has returned: it is reused only after
+the device has been waited for since.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from tilewright.runtime.arrays import Array, address_of
 if TYPE_CHECKING:
     from tilewright.runtime.gpu.device import LaunchingDevice
 
-#: Bytes of the smallest pieces; the others are powers of two.
+#: Bytes of the smallest piece; sizes are powers of two.
 _LEAST: Final = 512
-#: Bytes up to which arrays are staged: of such memory a system has only so much.
+#: Arrays up to this size are staged, since pinned memory is scarce.
 _MOST: Final = 64 << 20
-#: Pieces of a size on which the device may be at work, before it is waited for.
+#: Pieces of one size that may be in use by the device before it is waited for.
 _AT_WORK: Final = 4
 
 
 class _Piece:
-    """Some memory, and how often the device must have been waited for until it is free."""
+    """A piece of memory, and the count of waits after which it is free."""
 
     def __init__(self, memory: Array) -> None:
         self.memory, self.address, self.free_at = memory, address_of(memory), 0
 
 
 class Staged:
-    """A piece of memory for one run; it goes back with its last holder."""
+    """A piece of memory for one run; it is returned with its last reference."""
 
     def __init__(self, staging: Staging, piece: _Piece) -> None:
         self._piece, self._staging = piece, staging
@@ -38,12 +38,12 @@ class Staged:
         weakref.finalize(self, staging.give, piece).atexit = False
 
     def keep(self) -> None:
-        """Let nobody else have it before the device was waited for; the caller holds its lock."""
+        """Reserve it until the device has been waited for; the caller holds the device's lock."""
         self._piece.free_at = self._staging.device.waited + 1
 
 
 class Staging:
-    """The memory of a device for what crosses."""
+    """The staging memory of a device."""
 
     def __init__(self, device: LaunchingDevice) -> None:
         self.device = device
@@ -51,7 +51,7 @@ class Staging:
         self._spare: dict[int, list[_Piece]] = {}
 
     def take(self, size: int) -> Staged | None:
-        """At least so many bytes; None where that is more than there should be."""
+        """At least `size` bytes; None above the limit."""
         if size > _MOST:
             return None
         size = max(_LEAST, 1 << (size - 1).bit_length())
@@ -63,7 +63,7 @@ class Staging:
                 return None
 
     def _spared(self, pieces: list[_Piece]) -> _Piece | None:
-        """A piece that is free, always the first of them: runs alike get the same."""
+        """A free piece, always the first one, so that equal runs get the same (and replay)."""
         free = [p for p in pieces if p.free_at <= self.device.waited]
         if not free and len(pieces) >= _AT_WORK:
             self.device.wait()
@@ -75,5 +75,5 @@ class Staging:
         return found
 
     def give(self, piece: _Piece) -> None:
-        """Let a piece be used again. This calls no driver: it happens at any time."""
+        """Return a piece. Called by finalizers at any time, so it must not call the driver."""
         self._spare.setdefault(len(piece.memory), []).append(piece)

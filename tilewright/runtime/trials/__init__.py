@@ -1,13 +1,14 @@
-"""Trials: kernels of one task, interleaved with its default, where there is no compiler.
+"""Trials: times of a task's candidate kernels against its default, where there is no compiler.
 
-task        a task as data: what its kernels take, with which sizes, and for what machine
+task        a task as data: its signature, sizes and target
 alone       a kernel of a model, called by itself
-arguments   arrays for it
-answers     whether a candidate computes what the default does
-running     a task at work: results are compared, then times
+arguments   made-up arguments for it
+answers     whether a candidate's results equal the default's
+running     a running task: compares results, then times
 serve       the process in which candidates run, and may crash
-process     the other side of it: begin a task, measure candidates
-measured    what comes of a candidate, and what is enough to win
-within      a candidate in the place of a kernel of a model that runs
-bundle      tasks with many candidates as one file, and their measurements as records
+process     the parent's side of it: begin a task, measure candidates
+measured    the result of a measurement, and the margin to win
+within      a candidate in the place of a kernel of a running model
+bundle      tasks with many candidates as one file
+bundled     measures a bundle, and writes records
 """

@@ -1,4 +1,4 @@
-"""A compiled kernel of a model, called by itself: for measuring it outside of its model."""
+"""A compiled kernel of a model, called by itself, to measure it outside of its model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.support.errors import UserError
 
 
 class KernelAlone:
-    """A kernel of a function, whose constants are prepared before it is called."""
+    """A kernel of a function, with its constants packed before it is called."""
 
     def __init__(
         self, kernel: PackedKernel, signature: Signature, threads: int | None, device: Device
@@ -25,19 +25,18 @@ class KernelAlone:
         self._native = NativeFunction(kernel.code, own, kernel.messages, threads, device)
 
     def on(self, arguments: Sequence[Any]) -> Callable[[], None]:
-        """What calls it with these arguments of the function; what it writes may stay on the
-        device."""
+        """The call with these arguments of the function; outputs may stay on the device."""
         return self._native.prepared(*self._own(arguments))
 
     def rotating(
         self, arguments: Sequence[Any], apart: Sequence[int], count: int
     ) -> list[Callable[[], None]]:
-        """So many calls with these arguments, each with its own copies on the device of those whose
-        numbers are in `apart`: what one call read is not in the cache for the next."""
+        """`count` calls with these arguments, each with its own device copies of those with indices
+        in `apart`, so that what one call has read is not in the cache for the next."""
         return self._native.prepared_apart(self._own(arguments), apart, count)
 
     def run(self, arguments: Sequence[Any]) -> None:
-        """Call it with these arguments of the function, in which outputs are written."""
+        """Call it with these arguments of the function, which include its outputs."""
         self._native(*self._own(arguments))
 
     def _own(self, arguments: Sequence[Any]) -> list[Any]:
@@ -47,7 +46,7 @@ class KernelAlone:
         return [*kept(once, arguments), *self._prepared(once, arguments)]
 
     def _prepared(self, once: Preparation, arguments: Sequence[Any]) -> list[Any]:
-        """What the kernel makes of constants, once."""
+        """The constants that the kernel packs once."""
         outputs = [CPU.zeros(shape, DType.of(dtype).numpy) for dtype, shape in once.made]
         signature = preparing_signature(once, self._signature)
         prepare = NativeFunction(once.object_code, signature, once.messages, self._threads)
@@ -56,12 +55,12 @@ class KernelAlone:
 
 
 def kept(once: Preparation, of_all: Sequence[Any]) -> list[Any]:
-    """Those of a function's parameters or arguments that the kernel itself takes as well."""
+    """The function's parameters or arguments that the kernel itself takes as well."""
     return [item for k, item in enumerate(of_all) if k not in once.dropped]
 
 
 def signature_alone(kernel: PackedKernel, signature: Signature) -> Signature:
-    """What a kernel of a function takes: of constants, what was prepared of them."""
+    """The signature of the kernel itself, with packed constants instead of the function's."""
     once = _checked(kernel.preparation, len(signature.params))
     if once is None:
         return Signature(kernel.name, signature.params, signature.dims)
@@ -70,7 +69,7 @@ def signature_alone(kernel: PackedKernel, signature: Signature) -> Signature:
 
 
 def preparing_signature(once: Preparation, signature: Signature) -> Signature:
-    """What prepares constants of a function: it takes some, and the buffers that it fills."""
+    """The signature of the preparation: constants of the function, and the buffers it fills."""
     taken = [signature.params[k] for k in once.taken]
     return Signature(once.name, (*taken, *_packed_params(once, is_written=True)), ())
 

@@ -1,4 +1,4 @@
-"""Arguments for a kernel that is called by itself: made up, the same wherever they are made."""
+"""Made-up arguments for a kernel that is called by itself, the same on every machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _argument(
         return sizes.get(param.name, 0)
     shape = [_extent(d, sizes) for d in param.shape]
     array = aligned_empty(shape, param.dtype.numpy)
-    # Whole numbers are often indices: 0 and 1 are in range.
+    # Integers are often indices: 0 and 1 are in range.
     is_float = param.dtype.is_float
     array[...] = rng.standard_normal(shape) if is_float else rng.integers(0, 2, shape)
     return array
@@ -42,7 +42,7 @@ def _extent(dim: Dim, sizes: dict[str, int]) -> int:
 
 
 def copied(arguments: Sequence[Any]) -> list[Any]:
-    """The same numbers, and aligned copies of the arrays."""
+    """The same scalars, and aligned copies of the arrays."""
     return [_copy(a) for a in arguments]
 
 
@@ -56,5 +56,5 @@ def _copy(argument: Any) -> Any:
 
 
 def bytes_of(arguments: Sequence[Any]) -> int:
-    """What arrays take, all together."""
+    """The total size of the arrays."""
     return sum(int(np.asarray(a).nbytes) for a in arguments)

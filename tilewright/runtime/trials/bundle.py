@@ -1,8 +1,8 @@
 """A bundle: tasks with many candidates in one file, measured where there is no compiler.
 
-It is a ZIP file. `bundle.json` names the target and the tasks, and with each candidate the record
-that measuring it completes; `pool` is the thread pool's code, `tasks/N` are tasks without it, and
-`kernels/DIGEST` packed kernels, each once.
+It is a ZIP file. `bundle.json` lists the target and the tasks, and with each candidate the record
+that its measurement completes; `pool` is the thread pool's code, `tasks/N` are tasks without it,
+and `kernels/DIGEST` serialized kernels, each stored once.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from tilewright.support.files import AnyPath, replacing, text_path
 _FORMAT: Final = "tilewright bundle 1"
 _INDEX: Final = "bundle.json"
 _POOL: Final = "pool"
-#: Bytes of a part at most.
+#: Most bytes of a part.
 _MOST: Final = 1 << 28
 
 
 @dataclass(frozen=True)
 class BundledTask:
-    """A task with its default and its candidates, by the digests of their kernels."""
+    """A task with its default and its candidates, whose kernels are given by digest."""
 
     name: str
     task: TrialTask
     default: str
-    #: The digest of each candidate's kernel, and its record without what measuring finds.
+    #: The digest of each candidate's kernel, and its record without the measurement.
     candidates: tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 class BundleWriter:
-    """A bundle that is being written; it appears whole, or not at all."""
+    """A bundle that is being written; it appears complete, or not at all."""
 
     def __init__(self, file: zipfile.ZipFile, target: TargetInfo, pool: bytes) -> None:
         self._file, self._target, self._digests = file, target, set[str]()
@@ -54,7 +54,7 @@ class BundleWriter:
         default: bytes,
         candidates: Sequence[tuple[bytes, Mapping[str, Any]]],
     ) -> None:
-        """Add a task, the packed kernel of its default, and those of candidates with records."""
+        """Add a task, its default's serialized kernel, and those of candidates with records."""
         file = f"tasks/{len(self._tasks)}"
         self._file.writestr(file, replace(task, pool=b"").packed())
         listed = [[self._kernel(code), dict(record)] for code, record in candidates]
@@ -75,7 +75,7 @@ class BundleWriter:
 
 @contextmanager
 def writing_bundle(path: AnyPath, target: TargetInfo, pool: bytes) -> Generator[BundleWriter]:
-    """A bundle, in the place of what was there."""
+    """A bundle that replaces the file at `path`."""
     with replacing(path) as out, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         writer = BundleWriter(file, target, pool)
         yield writer
@@ -100,7 +100,7 @@ class Bundle:
             raise self._damaged(str(error)) from None
 
     def tasks(self) -> Iterator[BundledTask]:
-        """The tasks, those that a run of the model spends most on first."""
+        """The tasks, most expensive in a run of the model first."""
         pool = self._part(_POOL)
         for entry in cast("list[Any]", self._index["tasks"]):
             try:
@@ -112,7 +112,7 @@ class Bundle:
             yield BundledTask(name, replace(task, pool=pool, target=self.target), default, listed)
 
     def kernel(self, digest: str) -> bytes:
-        """The packed kernel of a digest."""
+        """The serialized kernel with a digest."""
         code = self._part(f"kernels/{digest}")
         if hashlib.sha256(code).hexdigest() != digest:
             raise self._damaged("the code of a kernel was changed")

@@ -1,7 +1,7 @@
-"""Measures a bundle: every candidate beside its default, and the leaders at length.
+"""Measures a bundle: every candidate against its default, and the leaders with more rounds.
 
-Each measurement is a record, which is in the file when the next one begins: a run that ends early
-goes on where it was.
+Each measurement is a record, written to the file before the next one begins: a run that was ended
+early resumes where it was.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, text_path
 from tilewright.support.lines import LineFile, lines_of
 
-#: Candidates of a task that are measured at length.
+#: Candidates of a task that are measured with more rounds.
 _LEADERS: Final = 3
 
 
@@ -31,23 +31,23 @@ class BundledCandidate(NamedTuple):
 
     kernel: str
     record: Mapping[str, Any]
-    #: Its time in that of the default by a trial; None where it failed.
+    #: Its time relative to the default's in a trial; None if it failed.
     ratio: float | None
 
 
 @dataclass
 class BundledOutcome:
-    """What came of a task."""
+    """The outcome of a task."""
 
     name: str
     calls: int
-    #: Seconds of a call by the default; 0 where nothing was measured now.
+    #: Seconds of a call of the default; 0 if nothing was measured in this run.
     seconds: float = 0.0
-    #: The time of the winner in that of the default.
+    #: The winner's time relative to the default's.
     ratio: float = 1.0
     trials: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    #: Why it could not be measured.
+    #: The reason why it could not be measured.
     error: str = ""
 
 
@@ -58,8 +58,8 @@ def measure_bundle(
     on_result: Callable[[BundledOutcome], None] = lambda outcome: None,
     within: TrialModel | None = None,
 ) -> list[BundledOutcome]:
-    """Measure what is not in `records` yet, for so many seconds; `on_result` gets each outcome.
-    Leaders are timed `within` a model where one is given, alone otherwise."""
+    """Measure what is not in `records` yet, within `seconds`; `on_result` is called with each
+    outcome. Leaders are timed `within` a model if one is given, alone otherwise."""
     process, end = TrialProcess(), time.monotonic() + seconds
     found = list[BundledOutcome]()
     with Bundle(path) as bundle:
@@ -80,7 +80,7 @@ def measure_bundle(
 
 
 class KnownCandidates:
-    """Which candidates records know: the ratios of trials, and what verdicts said."""
+    """The candidates in records: ratios of trials, and of verdicts."""
 
     def __init__(self) -> None:
         self.trials: dict[str, float | None] = {}
@@ -114,13 +114,13 @@ class KnownCandidates:
 
 
 def key_of(record: Mapping[str, Any]) -> str:
-    """What tells candidates apart."""
+    """Identifies a candidate."""
     parts = [record[name] for name in ("task", "target", "space", "sample")]
     return json.dumps(parts, sort_keys=True)
 
 
 class _Measuring:
-    """One task of a bundle, with what is known of its candidates."""
+    """One task of a bundle, and what is known of its candidates."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class _Measuring:
         self._is_begun = False
 
     def outcome(self) -> BundledOutcome:
-        """Measure what is left of it."""
+        """Measure the rest of it."""
         for kernel, record in self._task.candidates:
             if key_of(record) not in self._known.trials and self._can_go_on():
                 self._trial(kernel, record)
@@ -152,7 +152,7 @@ class _Measuring:
         return self._outcome
 
     def _can_go_on(self) -> bool:
-        """Whether there is time, and the default runs."""
+        """Whether there is time left, and the default runs."""
         if self._outcome.error or time.monotonic() >= self._end:
             return False
         if not self._is_begun:
@@ -177,9 +177,9 @@ class _Measuring:
         return sorted(good, key=lambda c: c.ratio or 0.0)[:_LEADERS]
 
     def _verdict(self, leader: BundledCandidate) -> float | None:
-        """The ratio of a leader that is faster than the best so far by more than noise."""
+        """The ratio of a leader that beats the best so far by more than noise; else None."""
         trial = Measured((leader.ratio or 0.0,))
-        # Times of calls alone are not compared with what a model gained.
+        # Times of calls alone are not comparable with a model's gain.
         if not trial.is_promising(self._outcome.ratio if self._within is None else 1.0):
             return None
         measured = self._at_length(self._bundle.kernel(leader.kernel))

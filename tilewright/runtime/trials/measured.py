@@ -1,4 +1,4 @@
-"""What comes of a candidate, and by how much it must be faster to take the default's place."""
+"""The result of measuring a candidate, and the margin by which it must beat the default."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Final, Literal, get_args
 
 from tilewright.support.errors import TilewrightError, UserError
 
-#: Why there is no time: it was not compiled, ended its process, did not end, computed something
-#: else than the default schedule, wanted too much memory, or stopped with an error of its own.
-#: "lost": the device that was to measure it is gone; "killed": its process there was ended from
-#: outside. Neither says anything about the candidate, so that another device measures it.
+#: Why there is no time: compilation failed, its process crashed, it did not end, its results differ
+#: from the default's, it needed too much memory, or it raised an error of its own.
+#: "lost": the measuring device is gone; "killed": its process there was ended from outside. Neither
+#: says anything about the candidate, so another device measures it again.
 Failure = Literal["build", "crash", "time-out", "wrong answer", "memory", "error", "lost", "killed"]
 
 #: Rounds of a trial, and of a verdict.
 SHORT: Final = 5
 LONG: Final = 15
-#: By how much a winner must be faster than the default, at least; what is less may be noise.
+#: The margin by which a winner must be faster than the default; less may be noise.
 MARGIN: Final = 0.02
 
 
 class TrialError(UserError):
-    """An error that says what it means for a candidate that was being measured."""
+    """An error with its meaning for the candidate that was being measured."""
 
     @property
     def failure(self) -> Failure:
@@ -31,11 +31,11 @@ class TrialError(UserError):
 
 @dataclass(frozen=True)
 class Measured:
-    """A candidate beside the default schedule, in interleaved calls."""
+    """A candidate timed against the default schedule, in interleaved calls."""
 
-    #: The candidate's least seconds over the default's, round by round.
+    #: The candidate's minimum time over the default's, for each round.
     ratios: tuple[float, ...] = ()
-    #: The least seconds of a call, of the candidate and of the default.
+    #: The minimum seconds of a call, of the candidate and of the default.
     seconds: float = 0.0
     reference: float = 0.0
     failure: Failure | None = None
@@ -43,36 +43,36 @@ class Measured:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was not measured for a reason that may be the device's own."""
+        """Whether the failure may be the device's, not the candidate's."""
         return self.failure in ("lost", "killed")
 
     @property
     def ratio(self) -> float:
-        """The candidate's time in that of the default: less than one is faster."""
+        """The candidate's time relative to the default's: less than one is faster."""
         return median(self.ratios)
 
     @property
     def upper(self) -> float:
-        """What three of four rounds stay below."""
+        """The upper quartile of the rounds' ratios."""
         ranked = sorted(self.ratios)
         return ranked[min(len(ranked) - 1, (3 * len(ranked)) // 4)]
 
     def is_promising(self, best: float) -> bool:
-        """Whether a trial says that it is worth a verdict, where the best so far takes `best`."""
+        """Whether a trial justifies a verdict, given the best ratio so far."""
         return self.failure is None and self.ratio < best * (1 - MARGIN)
 
     def wins(self, best: float) -> bool:
-        """Whether a verdict says that it is faster by more than noise."""
+        """Whether a verdict is faster than the best ratio by more than noise."""
         return self.failure is None and self.upper < best * (1 - MARGIN)
 
     @staticmethod
     def of_error(error: TilewrightError) -> Measured:
-        """What an error says of the candidate in whose trial it was raised."""
+        """The result for a candidate whose trial raised this error."""
         failure: Failure = error.failure if isinstance(error, TrialError) else "error"
         return Measured(failure=failure, reason=str(error).split("\n", 1)[0])
 
     def as_data(self) -> dict[str, Any]:
-        """All of it in types that JSON has."""
+        """All fields, in JSON types."""
         if self.failure:
             return {"failure": self.failure, "reason": self.reason}
         times = {"seconds": self.seconds, "reference": self.reference}
@@ -80,7 +80,7 @@ class Measured:
 
     @staticmethod
     def of_data(data: Any) -> Measured:
-        """What `as_data` gave; an error where it is nothing of the kind."""
+        """The result from `as_data`; an error if the data is invalid."""
         try:
             return _measured(data)
         except (ValueError, TypeError, AttributeError, OverflowError):
@@ -88,7 +88,7 @@ class Measured:
 
     @property
     def of_candidate(self) -> Measured:
-        """The same as the answer for a candidate, which has times or a reason for having none."""
+        """The result, which for a candidate must have times or a failure."""
         return self if self.failure or self.ratios else _NONSENSE
 
 
@@ -97,7 +97,7 @@ _NONSENSE: Final = Measured(failure="error", reason="the answer makes no sense")
 
 def _measured(data: Any) -> Measured:
     ratios = tuple(positive(r) for r in data.get("ratios", ()))
-    # Beginning a task gives the default's seconds alone.
+    # The answer to beginning a task has the default's seconds alone.
     read = positive if ratios else _number
     seconds, reference = read(data.get("seconds", 0.0)), read(data.get("reference", 0.0))
     failure = data.get("failure")
@@ -107,7 +107,7 @@ def _measured(data: Any) -> Measured:
 
 
 def positive(value: Any) -> float:
-    """A time, or a ratio of two; an error where it is none."""
+    """A positive time or ratio; raises otherwise."""
     if (number := _number(value)) == 0:
         raise ValueError
     return number

@@ -1,4 +1,4 @@
-"""Candidates measured on this machine, in a process that is started again when it fails."""
+"""Measures candidates on this machine, in a process that is restarted when it fails."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ START: Final = 120.0
 
 
 def seconds_allowed(timeout: float, rounds: int, default: float) -> float:
-    """Seconds for a candidate, whose default takes so many for a call."""
+    """The time limit for a candidate, given the default's seconds per call."""
     return timeout + 100 * rounds * default
 
 
 @dataclass
 class TrialProcess:
-    """One task after the other, each with its candidates."""
+    """A process for one task after the other, each with its candidates."""
 
-    #: Seconds for a candidate, beyond what its calls would take at the default's speed.
+    #: Seconds for a candidate, on top of its calls at the default's speed.
     timeout: float = 10.0
-    #: Bytes that a candidate may need.
+    #: Bytes that a candidate may allocate.
     memory: int = 1 << 30
     _process: Answering | None = field(default=None, repr=False)
     _task: tuple[TrialTask, bytes] | None = field(default=None, repr=False)
     _seconds: float = 0.0
 
     def begin(self, task: TrialTask, default: bytes) -> Measured:
-        """Take up a task, whose default is this packed kernel; says how long that takes."""
+        """Begin a task with this default kernel, serialized; gives the default's time."""
         self._task = task, default
         return self._begin()
 
     def measure(self, code: bytes, rounds: int, *, early: bool) -> Measured:
-        """A packed kernel of the task beside the default."""
+        """Measure a serialized kernel of the task against the default."""
         if self._process is None and (failed := self._begin()).failure:
             return failed
         head = {"rounds": rounds, "early": early, "memory": self.memory}
@@ -52,7 +52,7 @@ class TrialProcess:
             self._process = None
 
     def _begin(self) -> Measured:
-        """Send the task to the process, which is started where it is not there."""
+        """Send the task to the process, which is started if necessary."""
         assert self._task is not None
         if self._process is None:
             self._process = Answering.started("tilewright.runtime.trials.serve", "serve")
@@ -72,13 +72,13 @@ class TrialProcess:
             return Measured(failure=failure, reason=reason)
         found = Measured.of_data(_parsed(answer))
         if found.failure:
-            # What it has written where it should not is gone with the process.
+            # Memory that it may have corrupted is gone with the process.
             self.close()
         return found
 
 
 def _parsed(answer: bytes) -> Any:
-    """What a process says; None where a candidate has spoilt its memory."""
+    """The process's answer; None if a candidate has corrupted its memory."""
     try:
         return json.loads(answer)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A task at work: candidates are compared with its default, results first, then times."""
+"""A running task: candidates are compared with its default, results first, then times."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from tilewright.runtime.trials.task import TrialTask
 
 Array = np.ndarray[Any, Any]
 Calls = Sequence[Callable[[], None]]
-#: Gives the seconds of a call.
+#: Measures the seconds of a call.
 Stopwatch = Callable[[], float]
 
-#: Seconds that a sample takes at least, and samples of each kernel in a round.
+#: Minimum seconds of a sample, and samples of each kernel per round.
 SAMPLE: Final = 5e-4
 SAMPLES: Final = 3
-#: A candidate that is slower than this by its first round is measured no further.
+#: A candidate slower than this in its first round is not measured further.
 _HOPELESS: Final = 1.25
-#: Copies of the arguments at most, which are used alternately so that caches do not hold them all.
+#: Most copies of the arguments, which are cycled through so that caches do not hold them all.
 _COPIES: Final = 8
-#: Seconds that a call with each of these should take, all together.
+#: Target for the total seconds of one call with each copy.
 _PASS: Final = 2e-2
-#: Calls of a sample at most.
+#: Most calls of a sample.
 _MOST_CALLS: Final = 10_000
-#: Copies of a kernel's constants at most on a device; otherwise, calls that it gets as one piece.
+#: On a device: most copies of a kernel's constants; most calls in one launch.
 _CONSTANT_COPIES: Final = 128
 _TOGETHER: Final = 64
 
 
 class RunningTask:
-    """A task with its default kernel, arguments, and the results that these give."""
+    """A task with its default kernel, arguments, and the default's results."""
 
     def __init__(self, task: TrialTask, default: PackedKernel) -> None:
         if not is_installed():
@@ -61,15 +61,14 @@ class RunningTask:
         calls = self._calls(alone, self._copies)
         self._count = self._calls_in_sample(once, len(calls))
         self._default = _stopwatch(self._device, calls, self._count)
-        #: The time of a call of the default.
+        #: The seconds of a call of the default.
         self.seconds = self._default()
 
     def compared(
         self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
     ) -> Measured:
-        """The candidate's results, and its times beside the default's; it may take so many bytes
-        for itself."""
-        # Beside these there are its own arguments, as they are and packed.
+        """Compare a candidate's results, then times, with the default's; limits its memory."""
+        # On top of that, its own arguments, plain and packed.
         with _limited(self._device, memory + 3 * sum(map(bytes_of, self._copies))):
             own = self._own_copies()
             alone = self._loaded(candidate)
@@ -81,10 +80,10 @@ class RunningTask:
             return judged(samples, early=early)
 
     def _calls(self, alone: KernelAlone, copies: Sequence[list[Any]]) -> Calls:
-        """Calls of a kernel that take turns, so that caches hold no more than they do in a model.
+        """Calls that cycle through copies of the arguments, to keep caches as cold as in a model.
 
-        On a device all write to the same memory, so that each waits for the one before, and what
-        other kernels would have written lies in the cache; constants are copied.
+        On a device all calls write the same memory, so that each waits for the one before, and
+        operands that other kernels would have written are in the cache; constants are copied.
         """
         if self._device.is_here:
             return [alone.on(a) for a in copies]
@@ -92,7 +91,7 @@ class RunningTask:
         return alone.rotating(copies[0], constants, constant_copies(self._task, copies[0]))
 
     def _calls_in_sample(self, seconds: float, calls: int) -> int:
-        """Calls that take as long as a sample; of a device, so many as one piece."""
+        """The number of calls that fill a sample; on a device, of one launch."""
         wanted = max(1, round(SAMPLE / seconds))
         if self._device.is_here:
             return min(_MOST_CALLS, wanted)
@@ -109,7 +108,7 @@ class RunningTask:
         return [a for p, a in pairs if isinstance(p, ArrayParam) and p.is_written]
 
     def _own_copies(self) -> list[list[Any]]:
-        """Arguments for a candidate. What the default has written must not pass for its own."""
+        """Arguments for a candidate, with fresh outputs: not those that the default has written."""
         first, *others = self._copies
         own = copied(first)
         for array, fresh in zip(self._written(own), self._fresh, strict=True):
@@ -121,21 +120,20 @@ class RunningTask:
 
 
 def copy_count(task: TrialTask, own: Sequence[Any], seconds: float) -> int:
-    """As many copies of arguments as fill the caches twice, as long as calling them all does not
-    take too long."""
+    """Copies of the arguments that fill the caches twice, limited by the time to call all."""
     filling = 2 * task.caches // max(1, bytes_of(own))
     return max(1, min(_COPIES, filling, round(_PASS / seconds)))
 
 
 def constant_copies(task: TrialTask, own: Sequence[Any]) -> int:
-    """As many copies of a task's constants as fill the caches twice."""
+    """The copies of a task's constants that fill the caches twice."""
     size = bytes_of([own[k] for k in task.constants])
     return min(_CONSTANT_COPIES, max(1, -(-2 * task.caches // size))) if size else 1
 
 
 def judged(rounds: Iterable[Sequence[tuple[float, float]]], *, early: bool) -> Measured:
-    """What samples of a candidate and of the default say, some of both in every round; with
-    `early`, those that are clearly slower in the first round are left alone."""
+    """The result from samples of a candidate and of the default, some of both in every round; with
+    `early`, it stops after the first round if the candidate is clearly slower."""
     ratios, own_least, least = list[float](), float("inf"), float("inf")
     for pairs in rounds:
         own, reference = (min(times) for times in zip(*pairs, strict=True))
@@ -156,7 +154,7 @@ def _stopwatch(device: Device, calls: Calls, count: int) -> Stopwatch:
 
     if device.is_here:
         return lambda: _elapsed(run) / count
-    # What is first called is still being loaded.
+    # The first calls still load code.
     for call in (*calls, *calls):
         call()
     whole = device.together(run)
@@ -170,7 +168,7 @@ def _elapsed(run: Callable[[], None]) -> float:
 
 
 def _seconds_of(device: Device, call: Callable[[], None]) -> float:
-    """About how long a call takes."""
+    """The approximate time of a call."""
     if not device.is_here:
         return max(1e-7, device.time(call, 1, 0.0, 1).min)
     return max(1e-7, min(_elapsed(call) for _ in range(4)))
@@ -178,7 +176,7 @@ def _seconds_of(device: Device, call: Callable[[], None]) -> float:
 
 @contextmanager
 def _limited(device: Device, more: int) -> Generator[None]:
-    """Let this process grow by so many bytes; a device's driver maps more than it takes."""
+    """Limit the growth of this process; not on a device, whose driver maps more than it uses."""
     if sys.platform != "linux" or not device.is_here:
         yield
         return

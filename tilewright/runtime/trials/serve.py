@@ -1,6 +1,6 @@
-"""The process in which candidates run: it may crash, hang or be killed for it.
+"""The process in which candidates run: it may crash, hang or be killed.
 
-A message is a line of JSON and then bytes: first a task with the kernel of its default, then
+A message is a line of JSON, followed by bytes: first a task with its default's kernel, then
 candidates. Sessions of remote devices answer the same messages (`TrialServer`).
 """
 
@@ -20,7 +20,7 @@ from tilewright.support.processes import Messages
 
 
 def serve() -> None:
-    """Measure what comes in until nothing more does."""
+    """Answer messages until the input ends."""
     messages, trials = Messages(), TrialServer()
     for message in messages:
         head, _, code = message.partition(b"\n")
@@ -28,26 +28,26 @@ def serve() -> None:
 
 
 def begin_message(task: TrialTask, default: bytes) -> tuple[dict[str, Any], bytes]:
-    """What takes up a task, whose default is this packed kernel."""
+    """The message that begins a task with this default kernel, serialized."""
     packed = task.packed()
     return {"task": len(packed)}, packed + default
 
 
 class TaskAtWork(Protocol):
-    """A task whose default runs: candidates are measured beside it."""
+    """A task whose default has been run, against which candidates are measured."""
 
-    #: The time of a call of the default.
+    #: The seconds of a call of the default.
     seconds: float
 
     def compared(
         self, candidate: PackedKernel, rounds: int, *, early: bool, memory: int
     ) -> Measured:
-        """The candidate's results, and its times beside the default's."""
+        """Compare a candidate's results and times with the default's."""
         ...
 
 
 class TrialServer:
-    """The task at work, and the answers to messages; `why_not` says why code cannot run here."""
+    """Answers messages for the current task; `why_not` gives the reason if code cannot run here."""
 
     _task: TaskAtWork | None
 
@@ -59,7 +59,7 @@ class TrialServer:
         self._why_not, self._begin, self._task = why_not, begin, None
 
     def answered(self, asked: dict[str, Any], code: bytes) -> dict[str, Any]:
-        """What came of a message, as `Measured.as_data` writes it."""
+        """The answer to a message, as from `Measured.as_data`."""
         try:
             return self._measured(asked, code).as_data()
         except MemoryError:

@@ -1,4 +1,4 @@
-"""A task as data: all that is needed to call its kernels on another machine, but their code."""
+"""A task as data: everything needed to call its kernels on another machine, except their code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilewright.support.errors import UserError
 class TrialTask:
     """A kernel whose schedules are compared."""
 
-    #: Of the function, whose constants are parameters like others.
+    #: The function's signature, in which constants are parameters like others.
     signature: Signature
     #: Its scalars and dimensions, in this order.
     numbers: tuple[int, ...]
@@ -30,10 +30,10 @@ class TrialTask:
     #: The object code of the thread pool.
     pool: bytes
     threads: int | None = None
-    #: Bytes of the caches that arguments should not stay in from call to call.
+    #: Bytes of the caches, in which arguments should not stay from call to call.
     caches: int = 0
-    #: Which parameters are constants of the model: what a device has not read since the last run,
-    #: where the others were written by the kernels before.
+    #: The indices of parameters that are constants of the model, which were last read in the
+    #: previous run, where other operands have just been written by preceding kernels.
     constants: tuple[int, ...] = ()
 
     @property
@@ -43,7 +43,7 @@ class TrialTask:
         return dict(zip((*scalars, *self.signature.dims), self.numbers, strict=False))
 
     def packed(self) -> bytes:
-        """All of it as bytes."""
+        """The task as bytes."""
         head = {
             "signature": signature_data(self.signature),
             "numbers": self.numbers,
@@ -56,7 +56,7 @@ class TrialTask:
 
     @staticmethod
     def unpacked(data: bytes) -> TrialTask:
-        """The task that `packed` made these bytes of."""
+        """The task that `packed` serialized."""
         head, _, pool = data.partition(b"\n")
         try:
             fields = json.loads(head)

@@ -1,7 +1,7 @@
-"""Candidates timed inside the model that they are for, where there is no compiler.
+"""Times candidates inside the model that they are for, where there is no compiler.
 
-A kernel that is called alone finds its operands, the caches and its own code as it left them, and
-waits for nobody. Between other kernels, what was faster alone may be slower.
+A kernel that is called alone finds its operands, the caches and its own code as its last call left
+them, and waits for no other kernel. What is faster alone may be slower between other kernels.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from tilewright.runtime.trials.measured import LONG, SHORT, Measured
 from tilewright.runtime.trials.running import judged
 from tilewright.support.errors import TilewrightError, UserError
 
-#: Milliseconds that each of two models runs in a sample.
+#: Milliseconds that each of two models runs per sample.
 _SAMPLE_MS: Final = 5.0
-#: The least part of its time that a kernel is believed to take.
+#: Lower bound for the kernel's share of the run time.
 _LEAST: Final = 0.01
 
 
 class TrialModel:
-    """A model by its default schedules, in which kernels are exchanged one at a time."""
+    """A model with its default schedules, in which kernels are replaced one at a time."""
 
     def __init__(self, model: CompiledModel, inputs: Inputs) -> None:
         self._model, self._inputs = model, inputs
         objects = enumerate(model.program.objects)
         self._places = {name: k for k, code in objects for name in names_of(code).defined}
-        #: The time of a run.
+        #: The seconds of a run.
         self.seconds = self._time(model)
 
     def has(self, kernel: str) -> bool:
-        """Whether a kernel of this name is called in the model."""
+        """Whether the model calls a kernel of this name."""
         return kernel in self._places
 
     def compared(self, candidate: bytes, seconds: float) -> Measured:
-        """What a packed kernel changes beside the default schedule of its name, whose calls take so
-        many seconds in a run, alone.
+        """The effect of a serialized kernel in place of its default, whose calls alone take
+        `seconds` per run.
 
-        Times of runs are compared; what is faster or slower is the kernel's.
+        Times of whole runs are compared; the difference is attributed to the kernel.
         """
         share = min(1.0, seconds / self.seconds)
         try:
@@ -57,7 +57,7 @@ class TrialModel:
         return Measured(tuple(ratios), found.seconds, found.reference)
 
     def with_kernel(self, kernel: PackedKernel) -> CompiledModel:
-        """The model with one kernel exchanged."""
+        """The model with one kernel replaced."""
         if not self.has(kernel.name):
             raise UserError(f"the model has no kernel {kernel.name}")
         objects = list(self._model.program.objects)

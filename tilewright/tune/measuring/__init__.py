@@ -1,1 +1,1 @@
-"""Measuring: candidates are built by workers, and run by a process that may crash."""
+"""Measuring: workers build candidates, and a process that may crash runs them."""

@@ -1,4 +1,4 @@
-"""Builds candidates side by side, in workers that may crash or take too long."""
+"""Builds candidates in parallel, in workers that may crash or time out."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from tilewright.target import Target
 from tilewright.tune.measuring.data import linked
 from tilewright.tune.tasks import Task
 
-#: Seconds for a kernel.
+#: The time limit for a kernel, in seconds.
 _TIMEOUT: Final = 60.0
 
 
 class KernelBuilder:
-    """Workers that compile kernels for one target, until they are closed."""
+    """Workers that compile kernels for one target, until closed."""
 
     def __init__(self, target: Target, timeout: float = _TIMEOUT) -> None:
         self._target, self._timeout = target, timeout
         count = config().compile_jobs or len(cpus())
         self._workers: list[Worker | None] = [None] * count
-        #: Held while a worker compiles, even if the result is not needed any more.
+        #: Held while a worker compiles, even if the result is no longer needed.
         self._busy = [threading.Lock() for _ in range(count)]
         self._closed = False
 
     def built(self, task: Task, schedulers: Sequence[str | None]) -> list[Answer]:
-        """Packed kernels of a task by these schedulers (None: the default), or the errors."""
+        """Serialized kernels of a task with these schedulers (None: the default), or the errors."""
         return [answer for _, answer in sorted(self.building(task, schedulers))]
 
     def building(
         self, task: Task, schedulers: Sequence[str | None]
     ) -> Iterator[tuple[int, Answer]]:
-        """The same as they are done, by number."""
+        """The same with their indices, in order of completion."""
         waiting = deque(enumerate(schedulers))
         done = queue.SimpleQueue[tuple[int, Answer] | None]()
         count = min(len(self._workers), len(schedulers))
@@ -60,7 +60,7 @@ class KernelBuilder:
             yield number, Answer(b"", "no worker could be started")
 
     def close(self) -> None:
-        """End all workers; threads that wait for one start no other."""
+        """End all workers; threads that wait for one do not start another."""
         self._closed = True
         for worker in filter(None, self._workers):
             worker.process.end()

@@ -1,4 +1,4 @@
-"""Tasks and kernels as machines without a compiler take them."""
+"""Tasks and kernels in the form for machines without a compiler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tune.tasks import Task
 
 
 def trial_task(task: Task) -> TrialTask:
-    """All that is needed to call kernels of a task, but their code."""
+    """Everything needed to call kernels of a task, except their code."""
     target = task.target
     return TrialTask(
         signature_of(task.function),
@@ -31,10 +31,10 @@ def trial_task(task: Task) -> TrialTask:
 
 
 def _forgetful_caches(task: Task) -> int:
-    """Bytes of the caches that hold nothing any more of what a kernel read in the last run.
+    """Bytes of the caches that no longer hold what a kernel read in the last run of the model.
 
-    Those are what cores of a processor have for themselves. A GPU has one for all, in two halves
-    that may both hold the same: constants of a small model stay there from run to run.
+    These are the private caches of CPU cores. A GPU has one shared cache, in two halves that may
+    hold the same data: constants of a small model stay in it from run to run.
     """
     target = task.target
     if target.gpu is not None:
@@ -43,7 +43,7 @@ def _forgetful_caches(task: Task) -> int:
 
 
 def linked(answer: Answer, target: Target) -> Answer:
-    """A worker's answer, the code of whose kernel is an object file."""
+    """A worker's answer, with its kernel's code linked to an object file."""
     if not answer.kernel:
         return answer
     try:

@@ -1,4 +1,4 @@
-"""Where remote devices come from: all of a pool, or one that somebody holds."""
+"""The remote devices for measurements: all of a pool, or a single one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tilewright.rpc import Device, Pool, RefusedError, SerialDevice, Unreachable
 from tilewright.runtime import Measured, RunnableModel
 from tilewright.support.errors import UserError
 
-#: Seconds to wait for a device of a pool at a time.
+#: Seconds per request for a device of a pool.
 _REQUEST: Final = 5.0
 
 
 class TrialDevice(Protocol):
-    """A device that measures, whatever lies between here and there."""
+    """A device that measures, over any transport."""
 
-    #: Counts sessions: what was sent in an earlier one is gone.
+    #: The number of the session: what was sent in an earlier one is gone.
     epoch: int
 
     @property
@@ -32,59 +32,59 @@ class TrialDevice(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session; if not, the next call begins one."""
+        """Whether a session is open; if not, the next call opens one."""
         ...
 
     def load(self, model: RunnableModel, *, threads: int | None = None) -> RunnableModel:
-        """Send a compiled model there."""
+        """Send a compiled model to the device."""
         ...
 
     def trial(self, asked: dict[str, Any], code: bytes, within: float) -> Measured:
-        """A message of `runtime.trials` that the device answers, in so many seconds at most."""
+        """The device's answer to a message of `runtime.trials`, within this many seconds."""
         ...
 
     def ping(self) -> None:
-        """A call that does nothing: the device is there."""
+        """A call without effect, to check that the device answers."""
         ...
 
     def restart(self) -> None:
-        """End the session: the next call begins a new one, with nothing of what was here."""
+        """End the session: the next call opens a new one, without any state of this one."""
         ...
 
     def cut(self) -> None:
-        """End what another thread waits for."""
+        """Abort the call that another thread waits for."""
         ...
 
 
 class Devices(Protocol):
-    """Devices that kernels of one target are measured on."""
+    """Devices for measuring kernels of one target."""
 
     @property
     def target(self) -> str:
-        """What to compile for."""
+        """The target to compile for."""
         ...
 
     @property
     def runs_two_models(self) -> bool:
-        """Whether winners are timed once more, inside the model, beside that by default."""
+        """Whether winners are timed once more inside the model, next to the default model."""
         ...
 
     def size(self) -> int:
-        """How many sessions there are now."""
+        """The current number of sessions."""
         ...
 
     def borrowed(self) -> AbstractContextManager[TrialDevice]:
-        """One of them, that answers, for as long as the block takes."""
+        """One of the devices that answers, for the duration of the block."""
         ...
 
 
 class OneDevice:
-    """A device that stays its owner's."""
+    """A device that is not closed, as it belongs to the caller."""
 
     def __init__(self, device: TrialDevice) -> None:
         self._device = device
         self.target = device.target
-        # On a board nothing else runs that would disturb a kernel, and memory is short.
+        # On a board nothing else disturbs a kernel, and memory for two models is short.
         self.runs_two_models = not isinstance(device, SerialDevice)
 
     def size(self) -> int:
@@ -103,7 +103,7 @@ class OneDevice:
 
 
 class PoolOfDevices:
-    """All devices of a pool that have the target which most of them have."""
+    """All devices of a pool whose target is the most frequent one."""
 
     runs_two_models = True
 
@@ -135,7 +135,7 @@ class PoolOfDevices:
 
 
 def devices_of(on: Any) -> Devices:
-    """The devices that `tw.tune(…, on=on)` means."""
+    """The devices for the argument `on` of `tw.tune`."""
     if isinstance(on, Pool):
         return PoolOfDevices(on)
     if isinstance(on, Device | SerialDevice):

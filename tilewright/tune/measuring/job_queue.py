@@ -1,8 +1,8 @@
-"""A queue of candidates to be measured by several devices, and their results.
+"""A queue of candidates for measurement on several devices, and their results.
 
 A candidate whose device disappears is given to another one. So is one that fails, if there are more
-devices: a failure counts when two devices report it, and a device whose reports are disproved
-several times gets no more work.
+devices: a failure counts once two devices report it, and a device whose reports are repeatedly
+refuted gets no more work.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Final
 
 from tilewright.runtime import Measured, TrialTask
 
-#: How many devices may be lost over one candidate.
+#: Most devices that may be lost over one candidate.
 _ATTEMPTS: Final = 3
-#: How often a device may report a failure that another one disproves.
+#: Failure reports refuted by other devices after which a device is dropped.
 _STRIKES: Final = 3
-#: Seconds for which a device that finds nothing to do waits before it looks whether all is over.
+#: Seconds that an idle device waits for a job at a time.
 _WAIT: Final = 0.5
 
 
@@ -30,37 +30,37 @@ class StartedTask:
     """A task whose candidates are being measured."""
 
     task: TrialTask
-    #: The packed kernel of its default.
+    #: The serialized kernel of its default.
     default: bytes
 
 
 @dataclass(eq=False)
 class Job:
-    """A candidate to be measured; without code, only whether the default runs."""
+    """A candidate to be measured; without code, a check that the default runs."""
 
     begun: StartedTask
     code: bytes | None
     rounds: int
     early: bool
     report: Callable[[Measured], None]
-    #: Whether the result is not needed any more.
+    #: Whether the result is no longer needed.
     is_over: Callable[[], bool] = lambda: False
-    #: How it ended on devices that were lost over it.
+    #: The results from devices that were lost over it.
     lost: list[Measured] = field(default_factory=list[Measured])
-    #: The failures that devices have reported, by device.
+    #: The failures reported, by device.
     failures: dict[str, Measured] = field(default_factory=dict[str, Measured])
 
 
 class JobQueue:
-    """Jobs that wait, devices that are there, and those that are left out."""
+    """The waiting jobs, the devices present, and those that are dropped."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._jobs: list[Job] = []
-        #: Sessions on each device that is there.
+        #: The number of sessions on each present device.
         self._here = Counter[str]()
         self._strikes = Counter[str]()
-        #: Why devices are left out.
+        #: The reasons why devices are dropped.
         self.left_out: dict[str, str] = {}
         self._since = time.monotonic()
         self.is_closed = False
@@ -68,13 +68,13 @@ class JobQueue:
     # ---- jobs -----------------------------------------------------------------------------------
 
     def put(self, job: Job, *, first: bool = False) -> None:
-        """Have a job done, before all others or after them."""
+        """Add a job, before all others or after them."""
         with self._changed:
             self._jobs.insert(0 if first else len(self._jobs), job)
             self._changed.notify_all()
 
     def take(self, device: str) -> Job | None:
-        """A job for a device; None where there is none for now."""
+        """A job for a device; None if there is none within a short wait."""
         with self._changed:
             job = self._job_for(device)
             if job is None and not self.is_closed:
@@ -94,7 +94,7 @@ class JobQueue:
         return None
 
     def settle(self, job: Job, device: str, measured: Measured) -> None:
-        """Take what a device says of a job."""
+        """Process a device's result for a job."""
         with self._changed:
             if measured.failure is None:
                 for other in job.failures:
@@ -114,8 +114,8 @@ class JobQueue:
         if len(job.lost) < _ATTEMPTS:
             self.put(job, first=True)
             return
-        # A candidate whose process is killed wherever it is measured is the cause of that: it
-        # takes all memory, for one.
+        # A candidate whose process is killed on every device is itself the cause: it exhausts
+        # memory, for instance.
         is_cause = all(m.failure == "killed" for m in job.lost)
         job.report(Measured(failure="crash" if is_cause else "lost", reason=measured.reason))
 
@@ -136,7 +136,7 @@ class JobQueue:
             self._changed.notify_all()
 
     def strike(self, device: str, reason: str) -> None:
-        """A device was wrong."""
+        """Count a wrong result against a device."""
         with self._changed:
             self._strike(device, reason)
 
@@ -146,13 +146,13 @@ class JobQueue:
             self.left_out.setdefault(device, reason)
 
     def leave_out(self, device: str, reason: str) -> None:
-        """Ask a device for nothing more."""
+        """Give no more jobs to a device."""
         with self._changed:
             self.left_out.setdefault(device, reason)
 
     @property
     def idle_seconds(self) -> float:
-        """For how long there has been no device."""
+        """How long there has been no device."""
         with self._changed:
             return 0.0 if self._here else time.monotonic() - self._since
 
@@ -164,25 +164,25 @@ class JobQueue:
 
 
 class Results:
-    """What comes of the jobs of one call, as they are done."""
+    """The results of the jobs of one call, in order of completion."""
 
     def __init__(self) -> None:
         self._done = queue.SimpleQueue[tuple[int, Measured] | BaseException]()
         self.is_over = False
-        #: Jobs of which nothing is known yet; None while more may come.
+        #: The number of jobs; None while more may be added.
         self._count: int | None = None
         self._told = 0
 
     def reporter(self, number: int) -> Callable[[Measured], None]:
-        """Takes the result of the job of this number."""
+        """A function that takes the result of this job."""
         return lambda measured: self._done.put((number, measured))
 
     def expect(self, count: int) -> None:
-        """There are so many jobs, and no more."""
+        """Set the total number of jobs."""
         self._count = count
 
     def fail(self, error: BaseException) -> None:
-        """There will be no more results; whoever waits gets this error."""
+        """End with an error, which is raised to the waiting caller."""
         self._done.put(error)
 
     @property
@@ -190,7 +190,7 @@ class Results:
         return self._count is not None and self._told >= self._count
 
     def next(self, seconds: float) -> tuple[int, Measured] | None:
-        """The next one; None where there is none in so many seconds."""
+        """The next result; None if there is none within this many seconds."""
         try:
             found = self._done.get(timeout=seconds)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""Measures on this machine, in a process of its own that is started again when it fails."""
+"""Measures on this machine, in a separate process that is restarted when it fails."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tilewright.tune.tasks import Task
 class LocalMeasurer:
     """Times kernels of tasks, one after the other."""
 
-    #: Seconds for a candidate, beyond what its calls would take at the default's speed.
+    #: Seconds for a candidate, on top of its calls at the default's speed.
     timeout: float = 10.0
-    #: Bytes that a candidate may need.
+    #: Bytes that a candidate may allocate.
     memory: int = 1 << 30
     _process: TrialProcess | None = field(default=None, repr=False)
 

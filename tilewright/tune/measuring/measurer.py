@@ -1,7 +1,7 @@
-"""What measures: the interface between a search and a machine, here or far away.
+"""The interface between a search and the machine that measures, local or remote.
 
-A measurer gets compiled kernels, which are bytes, and gives numbers; it needs to know nothing of
-schedules or records.
+A measurer gets compiled kernels as bytes and returns numbers; it needs no knowledge of schedules or
+records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 from tilewright.runtime import Measured
 from tilewright.tune.tasks import Task
 
-#: A candidate's number, in the order in which they came, and what came of it.
+#: The index of a candidate, in order of arrival, and its result.
 Outcome = tuple[int, Measured]
 
 
@@ -21,23 +21,23 @@ class Measurer(Protocol):
 
     @property
     def width(self) -> int:
-        """Candidates that are measured at the same time; 0: while others are built, none is,
-        since that would disturb it."""
+        """Candidates measured at the same time; 0 if none may be measured while others are built,
+        which would disturb it."""
         ...
 
     def begin(self, task: Task, reference: bytes) -> Measured:
-        """Take up a task, whose default schedule is this packed kernel; says whether it runs."""
+        """Begin a task with this default kernel, serialized; gives whether it runs."""
         ...
 
     def measure(
         self, candidates: Iterable[bytes], rounds: int, *, early: bool = True
     ) -> Iterator[Outcome]:
-        """Packed kernels of the task, each beside the default, in so many rounds, as they are done;
-        with `early`, those that are clearly slower in the first round are left alone.
+        """Measure serialized kernels of the task against the default, in order of completion; with
+        `early`, those that are clearly slower in the first round are not measured further.
 
-        Another one can be measured at length while the first are under way."""
+        Another candidate can be measured at length while the first are in progress."""
         ...
 
     def close(self) -> None:
-        """Let go of the machine."""
+        """Release the machine."""
         ...

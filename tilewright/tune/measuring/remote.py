@@ -17,7 +17,7 @@ from tilewright.tune.measuring.job_queue import Job, JobQueue, Results, StartedT
 from tilewright.tune.measuring.measurer import Outcome
 from tilewright.tune.tasks import Task
 
-#: Seconds between looks at whether there are more devices.
+#: Seconds between checks for more devices.
 _LOOK: Final = 2.0
 
 
@@ -26,11 +26,11 @@ class RemoteMeasurer:
     """Times kernels of tasks on all devices of a pool, or on one."""
 
     devices: Devices
-    #: Seconds for a candidate, beyond what its calls would take at the default's speed.
+    #: Seconds for a candidate, on top of its calls at the default's speed.
     timeout: float = 10.0
-    #: Bytes that a candidate may need.
+    #: Bytes that a candidate may allocate.
     memory: int = 1 << 30
-    #: Seconds without any device after which the search is given up.
+    #: Seconds without any device after which the search fails.
     patience: float = 60.0
     _queue: JobQueue = field(default_factory=JobQueue, repr=False)
     _begun: StartedTask | None = field(default=None, repr=False)
@@ -74,7 +74,7 @@ class RemoteMeasurer:
     def _feed(
         self, candidates: Iterable[bytes], rounds: int, early: bool, results: Results
     ) -> None:
-        """Make jobs of candidates; those that came as a list go first."""
+        """Queue candidates as jobs; a list of them takes precedence."""
         assert self._begun is not None
         count = 0
         try:
@@ -110,7 +110,7 @@ class RemoteMeasurer:
     # ---- devices --------------------------------------------------------------------------------
 
     def _start_threads(self) -> None:
-        """Have a thread for each session that there is."""
+        """Start a thread for each available session."""
         if time.monotonic() - self._looked < _LOOK and self._threads:
             return
         self._looked = time.monotonic()
@@ -121,7 +121,7 @@ class RemoteMeasurer:
             thread.start()
 
     def _run_jobs(self) -> None:
-        """Measure on one device, and on another one when it is lost."""
+        """Measure on one device, and on another when it is lost."""
         while not self._queue.is_closed:
             try:
                 with self.devices.borrowed() as device:
@@ -164,22 +164,22 @@ class RemoteMeasurer:
         self._queue.leave_out(name, reason)
 
 
-#: Seconds to wait at a time.
+#: Seconds per wait.
 _WAIT: Final = 0.5
 
 
 class _DeviceSession:
-    """One device at work: the task that it is at, and how long its default takes there."""
+    """One device, its current task, and the default's time there."""
 
     def __init__(self, device: TrialDevice, timeout: float, memory: int) -> None:
         self._device, self._timeout, self._memory = device, timeout, memory
         self._at: tuple[StartedTask, int] | None = None
         self._seconds = 0.0
-        #: Whether the last candidate was not measured because the default did not run.
+        #: Whether the last candidate was not measured because the default failed.
         self.default_failed = False
 
     def measure(self, job: Job) -> Measured:
-        """What the device says of a job; "lost" or "killed" where it may be to blame itself."""
+        """The device's result for a job; "lost" or "killed" if the device may be at fault."""
         self.default_failed = False
         try:
             found = self._measured(job)
@@ -188,7 +188,7 @@ class _DeviceSession:
         except UserError as error:
             found = Measured.of_error(error)
         if found.failure:
-            # What it has written where it should not is gone with the process.
+            # Memory that it may have corrupted is gone with the process.
             self._at = None
             self._device.restart()
         return found

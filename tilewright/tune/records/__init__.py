@@ -1,1 +1,1 @@
-"""Records: every measurement as a line of JSON, in files that only grow."""
+"""Records: every measurement as a line of JSON, in append-only files."""

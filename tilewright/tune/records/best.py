@@ -1,4 +1,4 @@
-"""What records are for: schedules and decisions that win, by machine and task."""
+"""Selects the winning schedules and decisions from records, by machine and task."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from tilewright.support.errors import UserError
 from tilewright.tune.records.record import DECISIONS, Record
 
-#: Spaces whose samples are measured beside what models get by default. Those of templates are not,
-#: and name the buffers of one function.
+#: Spaces whose samples are measured against a model's default. Those of templates are not, and name
+#: the buffers of one function.
 FOR_MODELS: Final = ("rules", "sketches")
 
 
 def winning(records: Iterable[Record]) -> list[Record]:
-    """What wins. What was measured last decides about each schedule, and each option."""
+    """The winning records. The last verdict on each schedule, and each option, counts."""
     last: dict[tuple[str, str, str], Record] = {}
     for record in records:
         if record.kind == "verdict":
@@ -25,7 +25,7 @@ def winning(records: Iterable[Record]) -> list[Record]:
 
 
 def best_records(records: Iterable[Record]) -> dict[str, dict[str, Record]]:
-    """The best of those that win, by target and by task."""
+    """The best winner for each task, by target."""
     found: dict[str, dict[str, Record]] = {}
     for record in winning(records):
         winner = found.setdefault(record.target, {})
@@ -40,20 +40,20 @@ def _is_better(record: Record, other: Record | None) -> bool:
 
 
 def schedulers_of(records: Iterable[Record]) -> Mapping[str, Mapping[str, str]]:
-    """The keys of schedulers of all winners for models, by target and by task."""
+    """The scheduler keys of the winners for models, by target and task."""
     best = best_records(r for r in records if r.space in FOR_MODELS)
     keys = {t: {task: _key(r) for task, r in found.items()} for t, found in best.items()}
     return {t: {task: k for task, k in found.items() if k} for t, found in keys.items()}
 
 
 def decisions_of(records: Iterable[Record]) -> Mapping[str, Mapping[str, str]]:
-    """What passes are to decide otherwise than by default, by target and by the key."""
+    """The winning options of graph decisions, by target and decision key."""
     best = best_records(r for r in records if r.space == DECISIONS and r.values)
     return {t: {key: option_of(r) for key, r in found.items()} for t, found in best.items()}
 
 
 def option_of(record: Record) -> str:
-    """What the record of a decision takes."""
+    """The option in a decision's record."""
     return next(iter(record.values.values()))
 
 

@@ -1,4 +1,4 @@
-"""Files of records: a line each; lines are only ever added (`support.lines`)."""
+"""Files of records, one per line, to which lines are only appended (`support.lines`)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tilewright.tune.records.record import Record
 
 
 class RecordFile(LineFile):
-    """A file to which records are added; it is made where there is none."""
+    """A file to which records are appended; created if necessary."""
 
     def add(self, record: Record) -> None:
-        """Add a record; it is in the file when this returns, whatever becomes of the process."""
+        """Append a record; it is in the file on return, even if the process then crashes."""
         self.add_line(record.line())
 
 
 def write_records(records: Iterable[Record], path: AnyPath) -> None:
-    """A file of these records, in the place of what was there."""
+    """Replace a file by one with these records."""
     with replacing(path) as file:
         file.writelines(record.line() for record in records)
 
 
 def read_records(paths: AnyPath | Iterable[AnyPath]) -> list[Record]:
-    """The records of one file or of many, in order; other lines are reported once."""
+    """The records of one or more files, in order; damaged lines are reported once."""
     found, damaged = list[Record](), list[str]()
     for path in _paths(paths):
         for number, line in enumerate(lines_of(text_path(path)), 1):

@@ -1,4 +1,4 @@
-"""One measurement as data: what was measured, where, by which schedule, and what came of it."""
+"""One measurement as data: the candidate, the machine, and the result."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from tilewright.support.errors import UserError
 from tilewright.support.narrowing import is_list, is_object
 
 VERSION: Final = 1
-#: A trial is measured shortly, among many; a verdict at length, and decides.
+#: A trial is a short measurement of many candidates; a verdict is a long one, and decides.
 Kind = Literal["trial", "verdict"]
-#: The space of what passes over graphs decide: one choice by its name, without a trace.
+#: The space of graph decisions: a single named choice, without a trace.
 DECISIONS: Final = "graph"
-#: Whether a field of a line is what it should be.
+#: Whether a field of a line is valid.
 Check = Callable[[Any], bool]
-#: Whole numbers that mean anything are smaller.
+#: Valid integers are smaller (exact in JSON).
 _MOST: Final = 1 << 53
 
 
 @dataclass(frozen=True)
 class Record:
-    """A line of a file of records."""
+    """A line of a records file."""
 
-    #: The key of the task (`Task.key`), and what it was called there.
+    #: The key of the task (`Task.key`), and its name.
     task: str
     name: str
-    #: How often a run of the model calls it.
+    #: Calls per run of the model.
     calls: int
     #: The machine (`Target.machine`).
     target: str
     kind: Kind
-    #: Positions of choices by name, in the space that this names.
+    #: Positions of candidates by choice name, in the space named `space`.
     space: str
     sample: Mapping[str, int]
-    #: The candidates at these positions, in words, by which others find theirs.
+    #: The chosen candidates as text, which is comparable between spaces.
     values: Mapping[str, str]
-    #: The candidate's time in that of the default schedule, measured interleaved; None on failure.
+    #: The candidate's time relative to the default's, measured interleaved; None on failure.
     ratio: float | None = None
-    #: Least seconds of a call, of the candidate and of the default.
+    #: Minimum seconds of a call, of the candidate and of the default.
     seconds: float = 0.0
     reference: float = 0.0
-    #: Whether the candidate is to take the place of the default; only verdicts say so.
+    #: Whether the candidate replaces the default; only in verdicts.
     wins: bool = False
     failure: str | None = None
     reason: str = ""
-    #: The steps of the schedule, as `Trace.to_json` gives them.
+    #: The steps of the schedule, from `Trace.to_json`.
     trace: Mapping[str, Any] | None = None
-    #: What cost models look at (`tune.features`).
+    #: Features for cost models (`tune.features`).
     features: tuple[float, ...] = ()
     #: Seconds since 1970, and the versions of Tilewright and of its sources.
     at: float = 0.0
@@ -64,7 +64,7 @@ class Record:
 
     @staticmethod
     def of_line(line: bytes) -> Record:
-        """The record that a line holds; `ValueError` where it is none that can be used."""
+        """The record in a line; `ValueError` if it is unusable."""
         data = _parsed(line)
         if not is_object(data):
             raise ValueError("it is no object")
@@ -82,12 +82,12 @@ class Record:
 
     @property
     def words(self) -> str:
-        """What it chooses."""
+        """The choices made, as text."""
         return ", ".join(f"{n.rpartition('.')[2]} = {v}" for n, v in self.values.items())
 
     @property
     def scheduler(self) -> str:
-        """The key of the scheduler that makes this schedule."""
+        """The key of the scheduler for this schedule."""
         if self.trace is None:
             raise UserError(f"the record of {self.name} holds no schedule")
         return Tuned(Trace.from_json(dict(self.trace))).key
@@ -97,10 +97,10 @@ class Record:
 
 
 def _parsed(line: bytes) -> Any:
-    """What JSON says; `ValueError` where numbers are none, or texts cannot be written again."""
+    """The JSON data; `ValueError` for non-finite numbers or text that cannot be encoded."""
     data = json.loads(line, parse_float=_finite, parse_int=_whole, parse_constant=_refuse_constant)
     if b"\\u" in line:
-        # Half of a character, which no file or terminal takes.
+        # A lone surrogate cannot be written to files or terminals.
         json.dumps(data, ensure_ascii=False).encode()
     return data
 
@@ -122,7 +122,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _why_unusable(record: Record) -> str:
-    """Why a record, whose fields are right one by one, says nothing; empty where it does."""
+    """Why a record with valid fields is unusable; empty if it is usable."""
     if (record.ratio is None) == (record.failure is None):
         return "it is neither a time nor a failure"
     if record.ratio is not None and not (record.seconds > 0 and record.reference > 0):

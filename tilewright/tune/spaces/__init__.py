@@ -1,1 +1,1 @@
-"""Spaces of schedules: what the default rules decide, templates, and sketches."""
+"""Search spaces of schedules: choices of the default rules, templates, and sketches."""

@@ -1,8 +1,8 @@
-"""Figures of the machine as choices: what the default rules go by may be wrong.
+"""Machine parameters as choices, since those that the default rules rely on may be wrong.
 
-Rules weigh tiles, chunks and packing by the sizes of caches, by how many multiply-adds start at the
-same time, and by how wide vectors are. A search that may take other figures than the target
-describes finds what the rules would make by right ones; measurements decide, not the description.
+Rules size tiles, chunks and packing by cache sizes, the number of multiply-add ports, and the
+vector width. A search that may vary these finds what the rules would do with better values;
+measurements decide, not the description.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from tilewright.target import Target
 
 @dataclass(frozen=True)
 class Figure:
-    """Something that a target says of its machine, and what else it might be."""
+    """A parameter of a target, and its alternative values."""
 
     name: str
-    #: The target's own first.
+    #: The target's own value comes first.
     values: Callable[[Target], tuple[int, ...]]
     exchanged: Callable[[Target, int], Target]
 
     def choose(self, target: Target, choices: Choices) -> Target:
-        """The target by the value that is taken."""
-        # In words, by which other searches find them.
+        """The target with the chosen value."""
+        # As text, which is comparable between searches.
         by_word = {format_size(value): value for value in self.values(target)}
         word = choices.choose(f"machine.{self.name}", tuple(by_word))
         return self.by(target, by_word[word])
 
     def by(self, target: Target, value: int) -> Target:
-        """The target by this value."""
+        """The target with this value."""
         return target if value == self.values(target)[0] else self.exchanged(target, value)
 
     def others(self, target: Target) -> list[Target]:
-        """The target by each other value."""
+        """The target with each of the other values."""
         return [self.exchanged(target, value) for value in self.values(target)[1:]]
 
 
@@ -67,7 +67,7 @@ CACHES: Final = tuple(map(_cache, ("l1d", "l2", "l3")))
 
 
 class Figures:
-    """Those figures on which the loops depend that the rules make of a function."""
+    """The parameters that affect the loops that the rules make of a function."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -75,7 +75,7 @@ class Figures:
         self._that_matter = cache(self._found)
 
     def choose(self, target: Target, choices: Choices) -> Target:
-        """The target by the figures that are taken: what matters may depend on the vectors."""
+        """The target with the chosen parameters; vectors first, as others may depend on them."""
         if target.kind.device != "cpu":
             return target
         if self._differ(target, VECTORS.others(target)):
@@ -85,7 +85,7 @@ class Figures:
         return target
 
     def _found(self, target: Target) -> list[Figure]:
-        """Those that matter, but for vectors."""
+        """The parameters that matter, except vectors."""
         caches = CACHES if self._differ(target, _all_caches(target)) else ()
         return [f for f in (PORTS, *caches) if self._differ(target, f.others(target))]
 
@@ -94,7 +94,7 @@ class Figures:
         return any(self._loops(other) != own for other in others)
 
     def _made(self, target: Target) -> str | None:
-        """What the rules make of the function; None where they are at fault."""
+        """The loops that the rules make of the function; None if they fail."""
         s = Schedule(self._function)
         try:
             RULES_BY_ADDRESS.decide(s, target, Choices())
@@ -104,8 +104,7 @@ class Figures:
 
 
 def _all_caches(target: Target) -> list[Target]:
-    """The target with other caches, all of which are larger or smaller: mostly that tells whether
-    any of them matters."""
+    """The target with all caches changed at once, mostly enough to tell whether any matters."""
     made: list[Target] = []
     for number in range(1, max(len(f.values(target)) for f in CACHES)):
         other = target

@@ -1,8 +1,8 @@
-"""The space of the default rules: their tiles, orders, packing and chunks, their own first.
+"""The space of the default rules: their tiles, orders, packing and chunks, defaults first.
 
-What the rules go by comes first: figures of the machine (`figures`), and threads for kernels of
-little work: what the rules would make for one core may be faster than what they make for all of
-them, whose threads have to meet.
+The first choices are the rules' inputs: machine parameters (`figures`), and the number of threads
+for small kernels: the schedule for one core may be faster than that for all, whose threads must
+synchronize.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tilewright.target import Target
 from tilewright.tune.spaces.figures import Figures
 from tilewright.tune.spaces.space import Space
 
-#: Kernels are light that do no more than so many times what is worth threads at all.
+#: Kernels are small if they do at most this multiple of the work that is worth threads.
 _LIGHT: Final = 32
 
 
 def rule_space(function: Function, target: Target) -> Space:
-    """What the rules can make of a kernel of a model."""
+    """The schedules that the rules can make of a kernel of a model."""
     figures = Figures(function)
     cores = (target.cores, 1) if _is_light(function, target) else (target.cores,)
 

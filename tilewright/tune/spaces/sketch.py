@@ -1,4 +1,4 @@
-"""A schedule that sketches make: what all of their steps need."""
+"""A schedule under construction by sketches, and operations common to their steps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tilewright.schedule import BlockRef, Choices, Loop, Schedule
 from tilewright.target import Target
 from tilewright.tune.spaces.knobs import Knobs
 
-#: What a size counts as that is not known.
+#: The value assumed for an unknown extent.
 UNKNOWN = 1 << 30
 
 
 @dataclass
 class Sketch:
-    """One schedule on its way."""
+    """A schedule under construction."""
 
     s: Schedule
     choices: Choices
@@ -27,7 +27,7 @@ class Sketch:
         return Knobs(self.s, self.choices.within(f"sketch({block.name})"))
 
     def lanes(self, block: BlockRef) -> int:
-        """How many elements of a block's result one vector holds."""
+        """The number of elements of a block's result in a vector."""
         stores = [x for x in walk(self.s.block_of(block).body) if isinstance(x, Store)]
         return self.target.lanes(stores[0].buffer.dtype) if stores else 1
 
@@ -43,8 +43,8 @@ class Sketch:
             self.s.vectorize(loop)
 
     def in_vectors(self, loop: Loop, lanes: int, vectors: int = 1) -> Loop | None:
-        """Cut a loop into vectors, so many in straight code; gives what is left of it, if it is
-        long enough for that."""
+        """Split a loop into vectors, `vectors` of them unrolled; gives the outer loop, or None if
+        the loop is too short."""
         if self.extent(loop) < lanes * vectors:
             return None
         outer, beside, inner = self.s.split(loop, None, vectors, lanes)
@@ -54,7 +54,7 @@ class Sketch:
         return outer
 
     def share(self, space: Knobs, loops: Sequence[Loop]) -> None:
-        """Share outer loops among threads: the outermost, several as one, or none."""
+        """Parallelize outer loops: several fused, the outermost, or none."""
         if self.target.cores == 1 or not loops:
             return
         count = min(3, len(loops))

@@ -1,5 +1,5 @@
-"""Sketches of sums along what lies side by side: partial sums in the lanes of vectors, and where a
-whole function is made of such sums and what goes with them, all of it row by row.
+"""Sketches of reductions along contiguous elements: partial sums in the lanes of vectors; and, if a
+whole function consists of such reductions and elementwise blocks, all of it row by row.
 
     m[i] = max x[i, k];  e[i, j] = exp(x[i, j] - m[i]);  s[i] = sum e[i, r];  y[i, j] = e / s[i]
     -->
@@ -18,17 +18,17 @@ from tilewright.tune.spaces.knobs import Knobs
 from tilewright.tune.spaces.sketch import Sketch
 from tilewright.tune.spaces.sketched_tiles import column_of
 
-#: Vectors of partial sums, and of elements in an iteration.
+#: Vectors of partial sums, and vectors of elements per iteration.
 _PARTIAL: Final = (4, 2, 8, 1, 5, 3, 6)
 _ELEMENTS: Final = (4, 1, 2, 8, 5, 3, 6)
-#: Lanes below which those of a vector are added one by one.
+#: Fewer lanes than this are added one by one.
 _FEW: Final = 4
-#: Iterations that are unrolled.
+#: Most iterations of unrolled loops.
 _SHORT: Final = 16
 
 
 def row_by_row(sketch: Sketch) -> bool:
-    """Whether all blocks are in the loops of the last one over rows by now."""
+    """Move all blocks into the last one's loops over rows, if chosen; gives whether it was done."""
     s = sketch.s
     blocks = s.blocks()
     sums = [b for b in blocks if sketch.is_sum(b)]
@@ -47,7 +47,7 @@ def row_by_row(sketch: Sketch) -> bool:
 
 
 def sum_rows(sketch: Sketch, block: BlockRef) -> set[str]:
-    """A sum by itself; gives the blocks that are scheduled by now."""
+    """Schedule a reduction by itself; gives the scheduled blocks."""
     s, space = sketch.s, sketch.knobs(block)
     known = {b.name for b in s.blocks()}
     count = _rows_of(sketch, block)
@@ -84,7 +84,7 @@ def _share_rows(sketch: Sketch, space: Knobs, sums: Sequence[BlockRef], count: i
 
 
 def _is_along_rows(sketch: Sketch, block: BlockRef) -> bool:
-    """Whether a sum runs along what lies side by side, in a loop for each iterator."""
+    """Whether a reduction is along contiguous elements, with one loop for each iterator."""
     iters, loops = sketch.s.block_of(block).iters, sketch.s.loops(block)
     plain = len(iters) == len(loops) and iters[-1].kind == "reduce"
     return plain and column_of(sketch, block) is None
@@ -95,14 +95,14 @@ def _rows_of(sketch: Sketch, block: BlockRef) -> int:
 
 
 def _place(sketch: Sketch, last: BlockRef, others: Sequence[BlockRef], count: int) -> None:
-    """Compute blocks for each row, just before they are read; the last ones first."""
+    """Compute blocks for each row, just before they are read; last blocks first."""
     for block in reversed(others):
         if count:
             sketch.s.compute_at(block, sketch.s.loops(last)[count - 1])
 
 
 def _keep_partial(sketch: Sketch, space: Knobs, sums: Sequence[BlockRef]) -> None:
-    """Sum by vectors of partial results; these are added up, and then the halves of one."""
+    """Accumulate in vectors of partial sums, which are then added, and the last one by halves."""
     vectors = space.choice("partial", _PARTIAL)
     halved = space.choice("halved", (True, False))
     if not space.choice("by_lanes", (True, False)):
@@ -114,7 +114,7 @@ def _keep_partial(sketch: Sketch, space: Knobs, sums: Sequence[BlockRef]) -> Non
 
 
 def _parts(vectors: int, lanes: int) -> list[int]:
-    """How many partial sums there are, step by step."""
+    """The number of partial sums after each step."""
     halves = [lanes >> k for k in range(1, lanes.bit_length()) if lanes >> k >= _FEW]
     return [vectors * lanes, *([lanes] if vectors > 1 else []), *halves]
 
@@ -134,7 +134,7 @@ def _inside(sketch: Sketch, block: BlockRef, rows: Sequence[Loop]) -> list[Loop]
 
 
 def _finish_sum(sketch: Sketch, block: BlockRef, rows: Sequence[Loop]) -> None:
-    """Lanes of partial sums in vectors; short loops become straight code."""
+    """Vectorize the lanes of partial sums, and unroll short loops."""
     s, inside = sketch.s, _inside(sketch, block, rows)
     iters = s.block_of(block).iters
     if inside and iters[-1].kind == "spatial" and len(inside) > 1:
@@ -147,7 +147,7 @@ def _finish_sum(sketch: Sketch, block: BlockRef, rows: Sequence[Loop]) -> None:
 
 
 def _merge_passes(sketch: Sketch, rows: Sequence[Loop]) -> None:
-    """Merge the loop of a sum with that of what it reads, where both have the same steps."""
+    """Merge the loop of a reduction with that of its operand if both have the same steps."""
     s = sketch.s
     for first, second in pairwise(s.blocks()):
         a, b = (_inside(sketch, x, rows) for x in (first, second))

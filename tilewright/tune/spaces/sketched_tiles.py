@@ -1,5 +1,4 @@
-"""Sketches of sums into elements that lie side by side: tiles of the result in registers, while all
-of a sum goes by.
+"""Sketches of reductions into contiguous elements: tiles of the result stay in registers.
 
     for f: for i: for j: for c: y[f, i, j] += w[f, c] * x[c, i, j]
     -->
@@ -19,38 +18,38 @@ from tilewright.support.errors import UserError
 from tilewright.tune.spaces.knobs import Knobs
 from tilewright.tune.spaces.sketch import UNKNOWN, Sketch
 
-#: Rows, vectors of columns and elements of a third dimension in a tile, the most likely first.
+#: Rows, vectors of columns and elements of a third dimension in a tile, most likely first.
 _ROWS: Final = (6, 4, 8, 2, 12, 1, 3, 16)
 _VECTORS: Final = (2, 1, 3, 4, 7, 5, 6, 8)
 _THIRD: Final = (1, 4, 2, 8, 6, 3)
-#: Iterations of a long sum that are unrolled, and the length up to which it is so as a whole.
+#: Unroll factors of a long reduction, and the extent up to which it is unrolled completely.
 _DEPTHS: Final = (1, 2, 4, 8)
 _SHORT: Final = 7
-#: Iterations over the elements of a tile that become straight code.
+#: Most iterations of an unrolled loop over the elements of a tile.
 _LONGEST: Final = 16
-#: Vectors of a tile for each register, and instructions in straight code, at most.
+#: Limits of a tile: vectors per register, and instructions of the unrolled code.
 _HELD: Final = 3
 _CODE: Final = 512
-#: Vectors may be cut to a size that goes evenly into columns, up to so many times the lanes.
+#: Vectors may have a width that divides the columns, up to this multiple of the lanes.
 _WIDEST: Final = 4
 
 
 @dataclass
 class _Tiled:
-    """The loops of a block by what becomes of them."""
+    """The loops of a block by their role."""
 
-    #: Outside of tiles, from the outermost.
+    #: Outside the tile, outermost first.
     outer: list[Loop]
-    #: Over sums, around a tile.
+    #: Reduction loops, around the tile.
     sums: list[Loop]
-    #: In a tile: those that are unrolled, and the one whose iterations are lanes.
+    #: Inside the tile: unrolled loops, and the vectorized one.
     unrolled: list[Loop]
     vector: Loop
 
 
 def column_of(sketch: Sketch, block: BlockRef) -> int | None:
-    """The spatial iterator along which vectors can be loaded and stored: the last index of the
-    result, if no operand is read across it."""
+    """The spatial iterator along which vectors can be loaded and stored: that of the result's last
+    index, if no operand is strided along it."""
     found = sketch.s.block_of(block)
     store = next(x for x in walk(found.body) if isinstance(x, Store))
     if not store.indices:
@@ -65,13 +64,13 @@ def column_of(sketch: Sketch, block: BlockRef) -> int | None:
 
 
 def tile(sketch: Sketch, block: BlockRef) -> set[str]:
-    """A tile of the result in registers; gives the blocks that are scheduled by now."""
+    """Keep a tile of the result in registers; gives the scheduled blocks."""
     s, space, column = sketch.s, sketch.knobs(block), column_of(sketch, block)
     after = _epilogue_of(sketch, block)
     if column is None or len(s.loops(block)) != len(s.block_of(block).iters):
         return {block.name, after.name}
     panel = _panel(sketch, space, block, column)
-    # Copies of operands have loops of their own.
+    # Before tiling, as copies of operands get loops of their own.
     tiled, at = _cut(sketch, space, block, column)
     s.reorder(*tiled.outer, *tiled.sums, *tiled.unrolled, tiled.vector)
     _finish(sketch, block, after, tiled)
@@ -82,7 +81,7 @@ def tile(sketch: Sketch, block: BlockRef) -> set[str]:
 
 
 def _cut(sketch: Sketch, space: Knobs, block: BlockRef, column: int) -> tuple[_Tiled, Loop]:
-    """Cut loops into tiles; gives the outer loop over columns as well."""
+    """Split loops into tiles; also gives the outer loop over columns."""
     s, iters, loops = sketch.s, sketch.s.block_of(block).iters, list(sketch.s.loops(block))
     spatial = [k for k, it in enumerate(iters) if it.kind == "spatial"]
     long = [k for k in reversed(spatial) if k != column and sketch.extent(loops[k]) > 1]
@@ -106,15 +105,15 @@ def _cut(sketch: Sketch, space: Knobs, block: BlockRef, column: int) -> tuple[_T
 
 
 def _require_small(sketch: Sketch, vectors: int, sums: Sequence[Loop]) -> None:
-    """Refuse tiles that are no tiles in registers, or that take compilers long: before any code."""
+    """Refuse tiles that exceed the registers or the code size, before code is generated."""
     code = vectors * prod(map(sketch.extent, sums))
     if vectors > _HELD * sketch.target.vector_registers or code > _CODE:
         raise UserError(f"a tile of {vectors} vectors takes too many registers or too much code")
 
 
 def _third_of(sketch: Sketch, block: BlockRef, among: Sequence[int]) -> int | None:
-    """The innermost of some spatial iterators that an operand does not follow: several of its
-    elements share what is read of that operand."""
+    """The innermost of these spatial iterators on which some operand does not depend, so that
+    several elements share its loads."""
     found = sketch.s.block_of(block)
     store = next(x for x in walk(found.body) if isinstance(x, Store))
     read = [x for x in loads_in(store.value) if x.buffer is not store.buffer]
@@ -123,8 +122,8 @@ def _third_of(sketch: Sketch, block: BlockRef, among: Sequence[int]) -> int | No
 
 
 def _widths(sketch: Sketch, block: BlockRef, column: Loop) -> list[int]:
-    """Lanes of vectors: as many as registers have, half of them, or so many that columns are whole
-    vectors, of which the last register is not full."""
+    """Vector widths: the register's lanes, half and twice as many, or widths that divide the
+    columns, which may leave the last register partly empty."""
     extent, lanes = sketch.extent(column), sketch.lanes(block)
     if extent <= lanes:
         return [extent]
@@ -134,8 +133,8 @@ def _widths(sketch: Sketch, block: BlockRef, column: Loop) -> list[int]:
 
 
 def _unrolled_sums(sketch: Sketch, space: Knobs, sums: list[Loop]) -> tuple[list[Loop], list[Loop]]:
-    """The loops of a sum, and what of the innermost ones is unrolled: all of short ones, as those
-    over windows are, or a part of a long one."""
+    """The reduction loops, split into those around the tile and those unrolled in it: all of short
+    ones, such as windows, or a part of a long one."""
     short = 0
     while short < min(2, len(sums)) and sketch.extent(sums[-1 - short]) <= _SHORT:
         short += 1
@@ -149,11 +148,11 @@ def _unrolled_sums(sketch: Sketch, space: Knobs, sums: list[Loop]) -> tuple[list
     return [*sums[:-1], outer], [inner]
 
 
-# ---- what goes with a tile ----------------------------------------------------------------------
+# ---- operands and epilogues ----------------------------------------------------------------------
 
 
 def _panel(sketch: Sketch, space: Knobs, block: BlockRef, column: int) -> BlockRef | None:
-    """A copy of the operand that is read along columns, if it is chosen to be made."""
+    """A copy of the operand that is read along columns, if chosen."""
     found = sketch.s.block_of(block)
     var = found.iters[column].var
     store = next(x for x in walk(found.body) if isinstance(x, Store))
@@ -166,14 +165,14 @@ def _panel(sketch: Sketch, space: Knobs, block: BlockRef, column: int) -> BlockR
 
 
 def _place_panel(sketch: Sketch, panel: BlockRef, column: Loop, lanes: int) -> None:
-    """Copy the columns of an operand that tiles below each other share, side by side."""
+    """Copy the columns of an operand contiguously, for all tiles that share them."""
     own = sketch.s.compute_at(panel, column)
     if own:
         sketch.in_vectors(own[-1], lanes)
 
 
 def _epilogue_of(sketch: Sketch, block: BlockRef) -> BlockRef:
-    """The block that takes a tile on: the one that reads it, or a copy out of registers."""
+    """The block that takes a tile's result: its consumer, or a copy out of registers."""
     s = sketch.s
     readers = s.consumers(block)
     buffer = next(x for x in walk(s.block_of(block).body) if isinstance(x, Store)).buffer
@@ -184,13 +183,13 @@ def _epilogue_of(sketch: Sketch, block: BlockRef) -> BlockRef:
 
 
 def _finish(sketch: Sketch, block: BlockRef, after: BlockRef, tiled: _Tiled) -> None:
-    """Compute what follows where a tile is done; loops in the tile become straight code."""
+    """Compute the epilogue after each tile, and unroll the loops in the tile."""
     s, lanes = sketch.s, sketch.extent(tiled.vector)
     if s.can("reverse_compute_at", after, tiled.outer[-1]):
         own = list(s.reverse_compute_at(after, tiled.outer[-1]))
         if own:
             own[-1] = sketch.in_vectors(own[-1], lanes) or own[-1]
-        # Registers have no addresses: what is read in a loop would be in memory.
+        # Registers cannot be indexed: an accumulator read in a loop would be spilled to memory.
         for loop in own:
             if sketch.extent(loop) <= _LONGEST:
                 s.unroll(loop)

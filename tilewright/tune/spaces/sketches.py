@@ -1,16 +1,16 @@
-"""Automatic spaces: what can be made of plain loops, by sketches that know no operator.
+"""Automatic search spaces: sketches of schedules for plain loops, independent of operators.
 
-    inline      what is elementwise goes into what reads it
-    rows        where sums run along rows, all of a function row by row, with partial sums in the
-                lanes of vectors (rfactor)
-    reductions  tiles in registers: rows by vectors of columns, and tiles of a third dimension where
-                that reads less, with sums outside of them; what follows a sum is computed in its
-                tile; operands are copied in the order of tiles
-    the rest    inner loops in vectors
-    all         outer loops are shared among threads
+    inline      elementwise blocks are inlined into their consumers
+    rows        functions with reductions along rows are computed row by row, with partial sums in
+                the lanes of vectors (rfactor)
+    reductions  tiles in registers: rows by vectors of columns, and tiles of a third dimension if
+                that saves loads, with the reduction loops outside; the epilogue of a reduction is
+                computed in its tile; operands are packed in the order of tiles
+    the rest    inner loops are vectorized
+    all         outer loops are parallelized
 
-Where a primitive refuses a step that only makes things faster, the step is left out; everything
-that could be done differently is a choice.
+Where a primitive refuses a step that is only an optimization, the step is left out; everything that
+could be done in another way is a choice.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tilewright.tune.spaces.sketched_rows import row_by_row, sum_rows
 from tilewright.tune.spaces.sketched_tiles import column_of, tile
 from tilewright.tune.spaces.space import Program, Space
 
-#: Vectors of elements in an iteration.
+#: Vectors of elements per iteration.
 _ELEMENTS: Final = (1, 2, 4)
 
 
 def sketch_space(function: Function, target: Target) -> Space:
-    """All that sketches make of a function; it is measured beside what the rules make of it."""
+    """All schedules that sketches make of a function, measured against the rules' default."""
     return Space(function, sketches(target), holds_default=False)
 
 
 def sketches(target: Target) -> Program:
-    """The program that makes schedules of any function for a processor."""
+    """The program that schedules any function for a CPU."""
     if target.kind.device != "cpu":
         raise UserError(
             f"there are no sketches for {target.kind.name}",
@@ -58,7 +58,7 @@ def _run(s: Schedule, choices: Choices, target: Target) -> None:
 
 
 def _inline(sketch: Sketch, block: BlockRef) -> None:
-    """Compute a block where it is read; first, where it is read once."""
+    """Inline a block into its consumers; by default if there is just one."""
     if not sketch.s.can("compute_inline", block):
         return
     once = len(sketch.s.consumers(block)) == 1
@@ -67,7 +67,7 @@ def _inline(sketch: Sketch, block: BlockRef) -> None:
 
 
 def _schedule(sketch: Sketch, block: BlockRef) -> set[str]:
-    """The blocks that are scheduled by now."""
+    """Schedule a block; gives the scheduled blocks."""
     if not sketch.is_sum(block):
         _elementwise(sketch, block)
         return {block.name}

@@ -1,9 +1,9 @@
-"""A space of schedules for one function: everything that a program with choices can make of it.
+"""The search space of a function: all schedules that a program with choices can make of it.
 
-The program edits a schedule by primitives, and asks `Choices` wherever it could do otherwise: the
-default rules, a template, or a sketch. A sample says which candidate each choice takes, by
-position; the first of each is the program's own. What there is to choose may depend on choices
-before it, so that the knobs of a space are found on the way.
+The program edits a schedule by primitives, and asks `Choices` for every decision: the default
+rules, a template, or a sketch. A sample gives the position of each choice's candidate; position 0
+is the program's default. Choices may depend on earlier ones, so the knobs of a space are discovered
+on the way.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ Program = Callable[[Schedule, Choices], None]
 
 @dataclass(frozen=True)
 class Sample:
-    """Positions of candidates by the name of the choice, in the order of names; those that are
-    the program's own are left out."""
+    """Positions of candidates by choice name, sorted by name; default positions are left out."""
 
     taken: tuple[tuple[str, int], ...] = ()
 
@@ -42,12 +41,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Point:
-    """A legal sample: the schedule that it leads to."""
+    """A legal sample and its schedule."""
 
-    #: As it was taken: choices that were not there are left out.
+    #: The choices actually made: those that did not occur are left out.
     sample: Sample
     schedule: Schedule
-    #: The candidates that were taken, in words.
+    #: The chosen candidates as text.
     values: Mapping[str, str]
 
     @property
@@ -60,12 +59,12 @@ class Point:
 
     @cached_property
     def features(self) -> tuple[float, ...]:
-        """What cost models look at."""
+        """Features for cost models."""
         return features_of(self.function)
 
     @cached_property
     def text(self) -> str:
-        """Equal for samples that make the same loops."""
+        """The loops as text, equal for samples with the same loops."""
         return str(self.schedule.function)
 
 
@@ -74,16 +73,16 @@ class Space:
 
     def __init__(self, function: Function, program: Program, *, holds_default: bool = True) -> None:
         self.function, self._program = function, program
-        #: Whether its own first sample is what candidates are measured beside.
+        #: Whether its default sample is the baseline of measurements.
         self.holds_default = holds_default
-        #: The candidates of each choice that was met so far.
+        #: The candidates of each choice found so far.
         self.knobs: dict[str, tuple[object, ...]] = {}
         self._points: dict[Sample, Point | None] = {}
         self._declined: frozenset[str] = frozenset()
         self.default = self._default()
 
     def _default(self) -> Point:
-        """The program's own choices, whose refusals are taken for granted."""
+        """The program's default, whose declined rules are then expected."""
         try:
             point = self._point_of(Sample())
         except UserError as error:
@@ -98,14 +97,14 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many samples there are, as far as choices are known."""
+        """The number of samples, as far as choices are known."""
         count = 1
         for candidates in self.knobs.values():
             count *= len(candidates)
         return count
 
     def point(self, sample: Sample) -> Point | None:
-        """The schedule of a sample; None where it is illegal."""
+        """The schedule of a sample; None if it is illegal."""
         if sample not in self._points:
             self._points[sample] = self._legal(sample)
         return self._points[sample]
@@ -114,9 +113,9 @@ class Space:
         try:
             point = self._point_of(sample)
         except (UserError, ArithmeticError, LookupError, AssertionError, TypeError, ValueError):
-            # A fault of ours in a schedule that nobody uses costs this sample, not the search.
+            # A bug that only affects an unused schedule costs this sample, not the search.
             return None
-        # A rule that does not fit leaves plain loops, which are not worth measuring.
+        # A rule that newly declines leaves plain loops, which are not worth measuring.
         return None if _declined(point) - self._declined else point
 
     def _point_of(self, sample: Sample) -> Point:

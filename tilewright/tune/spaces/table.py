@@ -1,4 +1,4 @@
-"""The spaces that kernels of models can be searched in, by name."""
+"""The search spaces for kernels of models, by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPACES: Final[dict[str, Callable[[Function, Target], Space]]] = {
 
 
 def space_named(name: str) -> Callable[[Function, Target], Space]:
-    """What makes spaces of this name."""
+    """The constructor of the spaces with this name."""
     if name not in SPACES:
         raise UserError(f"there is no space {name!r}", remedy=nearest(name, SPACES))
     return SPACES[name]

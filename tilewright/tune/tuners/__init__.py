@@ -1,1 +1,1 @@
-"""Tuners: which samples of a space are measured next."""
+"""Tuners: select the samples of a space to measure next."""

@@ -1,4 +1,4 @@
-"""Simulated annealing: steps from good samples, and ever more seldom from worse ones."""
+"""Simulated annealing: mutates good samples, and ever more rarely worse ones."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Final
 from tilewright.tune.spaces.space import Sample, Space
 from tilewright.tune.tuners.tuner import TaskHistory, mutated, near_default, random_sample
 
-#: The temperature at first, in parts of the default's time, and what is left of it after each
-#: measurement.
+#: The initial temperature, relative to the default's time, and its factor per measurement.
 _HOT: Final = 0.3
 _COOLING: Final = 0.97
 _FIRST: Final = 8
 
 
 class AnnealingTuner:
-    """Mutates a measured sample, chosen by how much slower than the fastest it is."""
+    """Mutates a measured sample, chosen by its slowdown against the fastest."""
 
     def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         ranked = known.ranked()
@@ -35,5 +34,5 @@ class AnnealingTuner:
 
 
 def _weights(ratios: list[float], temperature: float) -> list[float]:
-    """Boltzmann's: the fastest has weight one."""
+    """Boltzmann weights, 1 for the fastest."""
     return [math.exp(-(r - ratios[0]) / max(temperature, 1e-3)) for r in ratios]

@@ -1,4 +1,4 @@
-"""A genetic search: the fastest samples are crossed and mutated."""
+"""A genetic search: crosses and mutates the fastest samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from tilewright.tune.spaces.space import Sample, Space
 from tilewright.tune.tuners.tuner import TaskHistory, crossed, mutated, near_default, random_sample
 
-#: Measured samples among which parents are chosen.
+#: Measured samples from which parents are chosen.
 _PARENTS: Final = 12
-#: Samples at the beginning that are near the default.
+#: The number of initial samples, which are near the default.
 _FIRST: Final = 8
 
 
 class GeneticTuner:
-    """Crosses two of the fastest samples and mutates the child; one of ten is any sample."""
+    """Crosses two of the fastest samples and mutates the child; one in ten is random."""
 
     def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         if len(known.ratios) < _FIRST:
@@ -28,10 +28,10 @@ class GeneticTuner:
 
 
 def child_of(parents: list[Sample], space: Space, rng: Random) -> Sample:
-    """A sample made of these; any where there are none."""
+    """A child of these parents, or a random sample."""
     if not parents or rng.random() < 0.1 or not space.knobs:
         return random_sample(space, rng)
-    # The fastest is a parent twice as often as the second, and so on.
+    # Weights 1, 1/2, 1/3, … by rank.
     weights = [1 / (rank + 1) for rank in range(len(parents))]
     one, other = rng.choices(parents, weights, k=2)
     child = crossed(one, other, rng)

@@ -1,4 +1,4 @@
-"""All samples in order, from the rules' own choices outwards."""
+"""All samples in order, from the rules' defaults outwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.tune.tuners.tuner import TaskHistory
 
 
 class GridTuner:
-    """Takes every sample once: the sum of positions grows, since rules rank their candidates."""
+    """Takes every sample once, by increasing sum of positions, as rules rank their candidates."""
 
     def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         del known, rng
@@ -22,7 +22,7 @@ class GridTuner:
 
 
 def _with_sum(sizes: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
-    """All positions below these sizes that add up to `total`."""
+    """All tuples of positions below these sizes whose sum is `total`."""
     if not sizes:
         if not total:
             yield ()

@@ -1,8 +1,8 @@
-"""What gradient-boosted trees (LightGBM) learn from measurements, and how they judge samples.
+"""Cost models: gradient-boosted trees (LightGBM), trained on measurements, that rank samples.
 
-There are two views of a sample. Its choices are known before anything is scheduled, so that all
-samples of a space can be judged by them, but mean nothing for other tasks. Its loops take as long
-to look at as a schedule takes to make, and what is learned from loops holds for all tasks.
+There are two views of a sample. Its choices are known before it is scheduled, so that all samples
+of a space can be ranked by them, but are specific to a task. Its loops require a schedule, but what
+is learned from loops holds for all tasks.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tilewright.tune.tuners.tuner import FAILED, Example
 
 Array = np.ndarray[Any, Any]
 
-#: Steps of the scale on which trees rank loops.
+#: The number of relevance grades for ranking loops.
 _GRADES: Final = 15
 _ROUNDS: Final = 60
-#: Models of choices, each of a part of the measurements: where they do not agree, little is known.
+#: Models of choices, each trained on a subset of measurements: their spread is the uncertainty.
 _MODELS: Final = 4
-#: How much not being known speaks for a sample.
+#: The weight of the uncertainty in a sample's score.
 _CURIOSITY: Final = 0.5
 _TREES: Final[dict[str, Any]] = {
     "num_leaves": 15,
@@ -43,7 +43,7 @@ _REGRESSION: Final = {"objective": "regression", "bagging_fraction": 0.8, "baggi
 
 
 def lightgbm() -> Any:
-    """The library, which need not be installed."""
+    """The LightGBM package, which is optional."""
     try:
         return import_module("lightgbm")
     except (ImportError, OSError) as error:
@@ -63,7 +63,7 @@ def scores_of_choices(
     wanted: Sequence[Sample],
     rng: Random,
 ) -> list[float]:
-    """How good samples of a task promise to be, by measured ones of the same task."""
+    """Predicted scores of samples of a task, from its measured ones."""
     view = _ChoicesView(knobs)
     rows, speeds = view.rows(ratios), _log_speeds(list(ratios.values()))
     asked = view.rows(wanted)
@@ -79,15 +79,15 @@ def _regression(rows: Array, values: Sequence[float], asked: Array, rng: Random)
 
 
 def _log_speeds(ratios: Sequence[float]) -> list[float]:
-    """Speeds on a scale that the slowest do not fill; what failed is slower than all."""
+    """Logarithms of speeds; failures rank below the slowest sample."""
     good = [-math.log(max(r, 1e-9)) for r in ratios if r < FAILED]
     worst = min(good, default=0.0) - 1.0
     return [-math.log(max(r, 1e-9)) if r < FAILED else worst for r in ratios]
 
 
 class _ChoicesView:
-    """Samples of a space as rows of numbers: what is chosen where that is numbers, or else its
-    position."""
+    """Samples of a space as rows of numbers: the chosen values if these are numbers, else their
+    positions."""
 
     def __init__(self, knobs: Mapping[str, Sequence[object]]) -> None:
         self._tables = [(name, _numbers(candidates)) for name, candidates in sorted(knobs.items())]
@@ -112,7 +112,7 @@ def _numbers(candidates: Sequence[object]) -> list[tuple[float, ...]]:
 
 
 def _parts(candidate: object) -> tuple[float, ...] | None:
-    """The numbers that a candidate consists of, on a scale of powers of two."""
+    """The numbers that a candidate consists of, on a log2 scale; None if it is not numeric."""
     parts = cast("Sequence[object]", candidate) if isinstance(candidate, tuple) else (candidate,)
     if not all(isinstance(p, int | float) for p in parts):
         return None
@@ -125,7 +125,7 @@ def _parts(candidate: object) -> tuple[float, ...] | None:
 def scores_of_loops(
     examples: Sequence[Example], wanted: Sequence[Sequence[float]], rng: Random
 ) -> list[float]:
-    """How trees rank loops that have these features, the fastest highest (LambdaRank)."""
+    """Predicted ranking scores of loops with these features, fastest highest (LambdaRank)."""
     library = lightgbm()
     by_task: dict[str, list[Example]] = {}
     for example in examples:
@@ -142,6 +142,6 @@ def scores_of_loops(
 
 
 def _grades(ratios: Sequence[float]) -> list[int]:
-    """Speeds in parts of the fastest, as whole numbers; what failed has none."""
+    """Relevance grades by speed relative to the fastest; 0 for failures."""
     best = min(ratios)
     return [round(_GRADES * best / r) if r < FAILED else 0 for r in ratios]

@@ -1,4 +1,4 @@
-"""Samples at random: what others are compared with."""
+"""Random samples, as a baseline for other tuners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.tune.tuners.tuner import TaskHistory, random_sample
 
 
 class RandomTuner:
-    """Takes any sample, all alike."""
+    """Takes samples uniformly at random."""
 
     def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
         del known

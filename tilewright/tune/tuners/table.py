@@ -24,7 +24,7 @@ TUNERS: Final[dict[str, Callable[[], Tuner]]] = {
 
 
 def tuner_of(name: str | None) -> Tuner:
-    """The tuner of this name; None: `gbt` where it can be had, or else `ga`."""
+    """The tuner of this name; None: `gbt` if available, else `ga`."""
     if name is None:
         try:
             return TreeTuner()

@@ -1,8 +1,7 @@
-"""A search guided by gradient-boosted trees, which learn from all that was measured.
+"""A search guided by gradient-boosted trees, trained on all measurements.
 
-Of each batch, samples are first judged by their choices: hundreds of them, since none has to be
-scheduled for that. Where measurements of other tasks are known, those that promise most are then
-judged by their loops as well.
+For each batch, hundreds of samples are first ranked by their choices, which requires no schedules.
+If there are measurements of other tasks, the best of them are then ranked by their loops as well.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from tilewright.tune.tuners.genetic import child_of
 from tilewright.tune.tuners.learning import lightgbm, scores_of_choices, scores_of_loops
 from tilewright.tune.tuners.tuner import TaskHistory, mutated, near_default, random_sample
 
-#: Measurements before which there is nothing to learn from.
+#: Measurements before the first training.
 _FIRST: Final = 16
-#: Samples that are judged by their choices, and those of them that are judged by their loops.
+#: Samples ranked by their choices, and those of them that are ranked by their loops.
 _JUDGED: Final = 1024
 _LOOKED_AT: Final = 24
-#: The part of samples that are taken whatever they promise.
+#: The share of samples taken at random, for exploration.
 _EXPLORED: Final = 0.1
 _PARENTS: Final = 12
 
 
 class TreeTuner:
-    """Takes what promises most."""
+    """Takes the samples with the best predicted scores."""
 
     def __init__(self) -> None:
         lightgbm()
@@ -47,7 +46,7 @@ class TreeTuner:
 
 
 def _beginnings(space: Space, rng: Random) -> Iterator[Sample]:
-    """Samples near the default, and any others, alternately: the default may be a bad beginning."""
+    """Samples near the default alternating with random ones: the default may be a bad start."""
     for sample in near_default(space):
         yield sample
         yield random_sample(space, rng)
@@ -56,7 +55,7 @@ def _beginnings(space: Space, rng: Random) -> Iterator[Sample]:
 def _by_choices(
     space: Space, known: TaskHistory, parents: list[Sample], rng: Random
 ) -> Iterator[Sample]:
-    """Samples that nobody has measured, those first that promise most."""
+    """Samples that have not been measured, best predicted score first."""
     pool = _pool(space, known, parents, rng)
     if not pool:
         return
@@ -75,8 +74,7 @@ def _mostly_in_order(order: list[Sample], rng: Random) -> Iterator[Sample]:
 
 
 def _pool(space: Space, known: TaskHistory, parents: list[Sample], rng: Random) -> list[Sample]:
-    """Samples to judge: all of a small space; of a larger one children, neighbours of the best,
-    and any."""
+    """Samples to rank: all of a small space, else children, neighbours of the best, random ones."""
     if space.size <= _JUDGED:
         names = sorted(space.knobs)
         sizes = [range(len(space.knobs[n])) for n in names]
@@ -96,7 +94,7 @@ def _pool(space: Space, known: TaskHistory, parents: list[Sample], rng: Random) 
 
 
 def _points(samples: Iterator[Sample], space: Space, known: TaskHistory) -> list[Point]:
-    """The schedules of the first legal ones that were not measured yet."""
+    """The schedules of the first samples that are legal and have not been measured."""
     found: dict[Sample, Point] = {}
     for sample in islice(samples, 2 * _LOOKED_AT):
         point = space.point(sample)
@@ -108,7 +106,7 @@ def _points(samples: Iterator[Sample], space: Space, known: TaskHistory) -> list
 
 
 def _by_loops(points: list[Point], known: TaskHistory, rng: Random) -> list[Point]:
-    """Schedules by what is known of loops of all tasks, those first that promise most."""
+    """Schedules ranked by a model of the loops of all tasks, best first."""
     if not points:
         return []
     scores = scores_of_loops(known.examples, [p.features for p in points], rng)

@@ -1,7 +1,7 @@
-"""What a tuner is: it says which samples to measure next, given what is known so far.
+"""The interface of a tuner, which proposes the samples to measure next, given the history.
 
-Tuners keep nothing between calls: all that they know is in `TaskHistory`, which is filled from
-records, so that a search that was interrupted goes on where it was.
+Tuners have no state: everything they use is in `TaskHistory`, which is filled from records, so that
+an interrupted search can be resumed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Protocol
 
 from tilewright.tune.spaces.space import Sample, Space
 
-#: The ratio of what cannot be measured.
+#: The ratio of candidates that cannot be measured.
 FAILED = float("inf")
 
 
 @dataclass(frozen=True)
 class Example:
-    """A measurement of any task, as cost models learn from it."""
+    """A measurement of any task, as training data for cost models."""
 
     task: str
     features: tuple[float, ...]
@@ -28,35 +28,35 @@ class Example:
 
 @dataclass
 class TaskHistory:
-    """What is known of a task."""
+    """The measurements of a task."""
 
-    #: Times in that of the default schedule; `FAILED` where there is none.
+    #: Times relative to the default schedule's; `FAILED` for failures.
     ratios: dict[Sample, float] = field(default_factory=dict[Sample, float])
     #: Measurements of this task and others.
     examples: Sequence[Example] = ()
 
     def ranked(self) -> list[tuple[Sample, float]]:
-        """The samples that could be measured, the fastest first."""
+        """The samples without failures, fastest first."""
         good = [(s, r) for s, r in self.ratios.items() if r < FAILED]
         return sorted(good, key=lambda pair: pair[1])
 
 
 class Tuner(Protocol):
-    """Searches a space."""
+    """Proposes samples of a space."""
 
     def samples(self, space: Space, known: TaskHistory, rng: Random) -> Iterator[Sample]:
-        """Samples in the order in which they should be measured, without an end if need be; those
-        that are known already, illegal, or like others are left out by whoever asks."""
+        """Samples in the order in which they should be measured, possibly endless; the caller skips
+        those that are known, illegal, or have equal loops."""
         ...
 
 
 def random_sample(space: Space, rng: Random) -> Sample:
-    """Any sample, all alike."""
+    """A uniformly random sample."""
     return Sample.of({name: rng.randrange(len(c)) for name, c in space.knobs.items()})
 
 
 def mutated(sample: Sample, space: Space, rng: Random) -> Sample:
-    """A sample with one choice made differently, or seldom two: mostly by a neighbour."""
+    """A sample with one choice changed, or rarely two: mostly to a neighbour."""
     positions = sample.positions
     for _ in range(1 if rng.random() < 0.8 else 2):
         name = rng.choice(sorted(space.knobs))
@@ -67,19 +67,19 @@ def mutated(sample: Sample, space: Space, rng: Random) -> Sample:
 
 
 def crossed(a: Sample, b: Sample, rng: Random) -> Sample:
-    """Each choice as one of the two has it."""
+    """Each choice from one of the two at random."""
     one, other = a.positions, b.positions
     names = one.keys() | other.keys()
     return Sample.of({n: rng.choice((one, other)).get(n, 0) for n in sorted(names)})
 
 
 def near_default(space: Space) -> Iterator[Sample]:
-    """The default, and samples that differ from it in one choice, those that rules rank high first.
+    """The default, and samples that differ from it in one choice, highest-ranked candidates first.
 
-    Rules order their candidates by a model of the machine, so that these are good beginnings.
+    Rules rank their candidates by a model of the machine, so these are good starting points.
     """
     yield Sample()
-    # Looking at samples may bring more choices.
+    # Evaluating samples may discover more choices.
     knobs = dict(space.knobs)
     longest = max((len(c) for c in knobs.values()), default=0)
     for position in range(1, longest):
@@ -89,7 +89,7 @@ def near_default(space: Space) -> Iterator[Sample]:
 
 
 def matching(space: Space, values: Mapping[str, str]) -> Sample:
-    """The sample that makes choices by their text, as far as this space has them."""
+    """The sample with choices by their text, as far as this space has them."""
     found: dict[str, int] = {}
     for name, text in values.items():
         texts = [str(c) for c in space.knobs.get(name, ())]

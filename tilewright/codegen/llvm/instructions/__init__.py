@@ -1,1 +1,1 @@
-"""Instructions of machines that LLVM does not choose by itself, a file for each architecture."""
+"""Machine instructions that LLVM does not select by itself, a file for each architecture."""

@@ -1,10 +1,10 @@
-"""Integers that are clamped to bytes, on Arm: by instructions that narrow and saturate.
+"""Integers clamped to bytes, on Arm: by saturating narrowing instructions.
 
     i8(min(max(x, low), high) + zero)
 
-is what ends every layer in fixed point. Narrowing to 16 bits saturates, zero points are added
-there, and narrowing to 8 bits saturates again; only bounds within the range of bytes are left to
-compare with, sixteen at a time.
+ends every fixed-point layer. Narrowing to 16 bits saturates, zero points are added there, and
+narrowing to 8 bits saturates again; only bounds inside the range of bytes still need compares,
+sixteen lanes at a time.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _INT32, _INT16 = DType.of("int32"), DType.of("int16")
 _HALVES: Final = llvm.VectorType(llvm.IntType(16), 4)
 _WORDS: Final = llvm.VectorType(llvm.IntType(16), 8)
 _BYTES: Final = llvm.VectorType(i8, 8)
-#: Lanes of the vectors that it is for.
+#: Supported numbers of lanes.
 _WHOLE: Final = (8, 16, 32, 64)
 
 
 class _Instructions(NamedTuple):
-    """What LLVM calls those that narrow signed integers, to signed or unsigned ones."""
+    """LLVM's names for narrowing signed integers with saturation to signed or unsigned ones."""
 
     signed: str
     unsigned: str
@@ -40,7 +40,7 @@ _BY_ARCH: Final = {
 
 
 class Held(NamedTuple):
-    """source + zero, held between two numbers."""
+    """source + zero, clamped to [low, high]."""
 
     source: Expr
     zero: int
@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
 
 def as_held(target: Target, node: Cast) -> Held | None:
-    """What a conversion to bytes clamps, where these instructions are for it."""
+    """The clamp in a conversion to bytes, where these instructions can compute it."""
     dtype = node.dtype
     if dtype.bits != 8 or not dtype.is_integer or dtype.lanes not in _WHOLE:
         return None
@@ -73,7 +73,7 @@ def as_held(target: Target, node: Cast) -> Held | None:
 
 
 def to_bytes(cx: Context, dtype: DType, held: Held, x: LLValue) -> LLValue:
-    """The bytes of a vector that is known by its source."""
+    """The bytes for a clamped vector `x`."""
     own = _BY_ARCH[cx.target.arch]
     halves = [_call(cx, own.signed, _HALVES, part) for part in parts_of(cx, x, 4)]
     words = parts_of(cx, joined(cx, halves), 8)

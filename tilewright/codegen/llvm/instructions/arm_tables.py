@@ -1,7 +1,7 @@
-"""Tables of bytes on AArch64: vectors of elements are picked out of registers.
+"""Byte lookup tables on AArch64: vectors of elements are picked out of registers.
 
-One instruction picks out of 64 bytes; another one leaves lanes as they are whose numbers are not
-its own, so that four of them pick out of 256.
+`tbl4` picks out of 64 bytes; `tbx4` leaves lanes with other indices unchanged, so that four
+instructions pick out of 256.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tilewright.codegen.llvm.types import LLValue, i8, llvm, number
 from tilewright.ir import Load
 from tilewright.target import Target
 
-#: Bytes of a register, and of the registers that one instruction takes.
+#: Bytes of a register, and of the four registers that one instruction reads.
 _LANES: Final = 16
 _TAKEN: Final = 4 * _LANES
 _VECTOR: Final = llvm.VectorType(i8, _LANES)
 
 
 def takes(target: Target, node: Load) -> bool:
-    """Whether elements of a table are picked so."""
+    """Whether elements of a table are looked up this way."""
     if target.arch != "aarch64" or not target.has("neon") or node.dtype.lanes % _LANES:
         return False
     size = size_of_table(node)
@@ -30,7 +30,7 @@ def takes(target: Target, node: Load) -> bool:
 
 
 def look_up(cx: Context, node: Load, position: LLValue) -> LLValue:
-    """The elements at `position`, which all lie inside of the table."""
+    """The elements at `position`, which are all inside the table."""
     starts = range(0, size_of_table(node), _TAKEN)
     parts = [_part(cx, node, start) for start in starts]
     numbers = cx.builder.trunc(position, llvm.VectorType(i8, node.dtype.lanes))
@@ -38,7 +38,7 @@ def look_up(cx: Context, node: Load, position: LLValue) -> LLValue:
 
 
 def _part(cx: Context, node: Load, start: int) -> list[LLValue]:
-    """Neighbouring bytes of the table, in registers."""
+    """The 64 bytes of the table from `start` on, in registers."""
     return [part_of_table(cx, node, k, _VECTOR) for k in range(start, start + _TAKEN, _LANES)]
 
 

@@ -1,4 +1,4 @@
-"""Values that are held between two constants, as conversions to narrow integers find them."""
+"""Matches values clamped between two constants, in front of conversions to narrow integers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilewright.ir import Binary, Broadcast, Const, Expr
 
 
 class Clamp(NamedTuple):
-    """A value that is no less than `low` and no more than `high`."""
+    """A value clamped to [low, high]."""
 
     value: Expr
     low: float
@@ -16,7 +16,7 @@ class Clamp(NamedTuple):
 
 
 def as_clamp(expr: Expr) -> Clamp | None:
-    """min(max(value, low), high), in whatever order."""
+    """Matches min(max(value, low), high), in either order."""
     bounds: dict[str, float] = {}
     while len(bounds) < 2:
         if not isinstance(expr, Binary) or expr.op not in ("min", "max") or expr.op in bounds:
@@ -29,7 +29,7 @@ def as_clamp(expr: Expr) -> Clamp | None:
 
 
 def as_shifted(expr: Expr) -> tuple[Expr, float] | None:
-    """A value, and the constant that is added to it; None where what is added is none."""
+    """A value and the constant added to it, 0 without a sum; None where the addend is variable."""
     if not isinstance(expr, Binary) or expr.op != "add":
         return expr, 0
     added, inner = constant_side(expr)
@@ -37,7 +37,7 @@ def as_shifted(expr: Expr) -> tuple[Expr, float] | None:
 
 
 def constant_side(node: Binary) -> tuple[float | None, Expr]:
-    """The operand that is a constant, and the other one."""
+    """The constant operand and the other one; (None, node) where neither is constant."""
     for side, other in ((node.b, node.a), (node.a, node.b)):
         value = side.a if isinstance(side, Broadcast) else side
         if isinstance(value, Const):

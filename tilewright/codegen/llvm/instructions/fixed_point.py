@@ -1,8 +1,8 @@
-"""Fixed-point arithmetic: products and quotients by powers of two that are rounded.
+"""Fixed-point arithmetic: rounded high products, and rounded quotients by powers of two.
 
-Vectors of Arm have instructions for both; elsewhere they are written out, the product in twice the
-width. On x86-64 instructions multiply every second lane into the place of two: even lanes and odd
-ones are multiplied by themselves, and none changes its place.
+Arm has vector instructions for both; elsewhere they are written out, the product in twice the
+width. x86-64 multiplies every second 32-bit lane to 64 bits: even and odd lanes are multiplied
+separately, without shuffles.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.codegen.llvm.types import LLValue, i32, llvm, number, register_t
 from tilewright.ir import Call, DType
 from tilewright.target import Target
 
-#: Lanes of a register of Arm, and the bits of the elements that its instructions are used for.
+#: Lanes of an Arm register, and the element width that its instructions are used for.
 _LANES: Final = 4
 _WHOLE: Final = (4, 8, 16, 32, 64)
 _BITS: Final = 32
@@ -24,7 +24,7 @@ _VECTOR: Final = llvm.VectorType(i32, _LANES)
 
 
 class _Instructions(NamedTuple):
-    """What LLVM calls them."""
+    """LLVM's names for the instructions."""
 
     product: str
     shift: str
@@ -37,7 +37,7 @@ _BY_ARCH: Final = {
 
 
 def mulhi_doubled(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """See the intrinsic."""
+    """Emits the intrinsic `mulhi_doubled`."""
     own = _instructions(cx.target, node.dtype)
     if own is not None:
         return _by_registers(cx, args, lambda a, b: _call(cx, own.product, a, b))
@@ -51,7 +51,7 @@ def mulhi_doubled(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def shift_nearest(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """See the intrinsic. The instruction shifts to the left."""
+    """Emits the intrinsic `shift_nearest`. Arm's instruction shifts left, hence the negation."""
     own = _instructions(cx.target, node.dtype)
     if own is not None:
         return _by_registers(cx, args, lambda a, by: _call(cx, own.shift, a, cx.builder.neg(by)))
@@ -71,8 +71,8 @@ def _is_whole(dtype: DType) -> bool:
 
 
 def _by_second_lanes(cx: Context, args: list[LLValue]) -> LLValue:
-    """The rounded product; the result of an even lane is made in the lower half of two, that of an
-    odd one in the upper half."""
+    """The rounded product; results of even lanes are taken from the lower half of a pair, those of
+    odd lanes from the upper half."""
     b, lanes = cx.builder, args[0].type.count
     pairs = llvm.VectorType(llvm.IntType(2 * _BITS), lanes // 2)
     width, one = number(_BITS, pairs), number(1, pairs)
@@ -95,6 +95,6 @@ def _call(cx: Context, name: str, a: LLValue, b: LLValue) -> LLValue:
 def _by_registers(
     cx: Context, args: list[LLValue], of: Callable[[LLValue, LLValue], LLValue]
 ) -> LLValue:
-    """What is made of the operands, a register at a time."""
+    """Applies `of` to the operands one register at a time."""
     pairs = zip(*(parts_of(cx, v, _LANES) for v in args), strict=True)
     return joined(cx, [of(*pair) for pair in pairs])

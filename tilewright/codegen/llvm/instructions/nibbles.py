@@ -1,10 +1,10 @@
-"""Numbers of four bits as floats, on x86-64 with AVX-512: by a table in a register.
+"""Dequantizes 4-bit numbers to floats, on x86-64 with AVX-512, by a table in a register.
 
     f32(byte & 15) - 8.0
     f32(byte >> 4) - 8.0
 
-One instruction looks 16 floats up by the lowest four bits of 16 integers, whatever lies above.
-LLVM picks bits out, converts them and subtracts.
+One permute looks up 16 floats by the lowest four bits of 16 integers and ignores the bits above.
+LLVM would extract the bits, convert and subtract.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tilewright.ir import Binary, Cast, DType, Expr
 from tilewright.target import Target
 
 _FLOAT32, _UINT8 = DType.of("float32"), DType.of("uint8")
-#: Lanes of a register of 32 bits an element, and numbers of four bits.
+#: 32-bit lanes of a register, which is also the number of 4-bit values.
 _LANES: Final = 16
 
 
 class Nibbles(NamedTuple):
-    """Four bits of each byte as floats, less a number."""
+    """The low or high four bits of each byte as floats, minus `less`."""
 
     byte: Expr
     is_high: bool
@@ -32,7 +32,7 @@ class Nibbles(NamedTuple):
 
 
 def as_nibbles(target: Target, node: Expr) -> Nibbles | None:
-    """What an expression takes out of bytes, where the instruction is for it."""
+    """The 4-bit numbers that an expression unpacks, where the instruction can do it."""
     is_float = isinstance(node, Binary | Cast) and node.dtype.scalar is _FLOAT32
     if not is_float or node.dtype.lanes % _LANES:
         return None

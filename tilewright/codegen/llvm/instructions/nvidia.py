@@ -1,5 +1,4 @@
-"""Instructions of NVIDIA's GPUs: products by a warp, and copies to shared memory that take effect
-later."""
+"""NVIDIA's instructions: products by warps and warp groups, async copies to shared memory."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ _GLOBAL: Final = llvm.PointerType(addrspace=1)
 _FLOAT: Final = llvm.FloatType()
 _LOG2_E: Final = struct.unpack("f", struct.pack("f", 1.4426950408889634))[0]
 _HALVES: Final = llvm.VectorType(llvm.HalfType(), 2)
-#: What PTX calls factors of products, where that is not the name of the type.
+#: PTX types of factors, where they differ from those of values.
 _FACTORS: Final = {"float32": "tf32"}
-#: What PTX calls types.
+#: PTX types of values.
 _KINDS: Final = {
     "float32": "f32",
     "int32": "s32",
@@ -65,12 +64,12 @@ def warp_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _own_matrix(cx: Context, place: LLValue) -> list[LLValue]:
-    """What a thread holds of an operand: eight elements, by pairs."""
+    """A thread's part of an operand in registers: eight elements, in pairs."""
     return [cx.builder.load(_element(cx, place, k, i32), typ=i32) for k in range(4)]
 
 
 def _named(count: int, first: int) -> list[str]:
-    """Operands of an assembly text."""
+    """Placeholders of operands in inline assembly."""
     return [f"${first + k}" for k in range(count)]
 
 
@@ -83,7 +82,7 @@ def _missing(cx: Context, node: Call, where: str) -> UserError:
 
 
 def coarse_exp(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """By the instruction for powers of two."""
+    """exp by the instruction for powers of two."""
     power = cx.declare("llvm.nvvm.ex2.approx.ftz.f", _FLOAT, [_FLOAT])
 
     def of(value: LLValue) -> LLValue:
@@ -102,7 +101,7 @@ def coarse_reciprocal(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _by_lanes(cx: Context, of: Callable[..., LLValue], args: list[LLValue], lanes: int) -> LLValue:
-    """What is computed of single numbers, of each lane of vectors."""
+    """Applies a scalar function to each lane."""
     if lanes == 1:
         return of(*args)
     result = llvm.Constant(args[0].type, llvm.Undefined)
@@ -113,7 +112,7 @@ def _by_lanes(cx: Context, of: Callable[..., LLValue], args: list[LLValue], lane
 
 
 def of_lane(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """What another thread of the warp has for a value; all of some neighbours ask together."""
+    """A value of another lane of the warp; `count` neighbouring lanes execute it together."""
     value, lane, _ = args
     if node.dtype.bits * node.dtype.lanes != 32 or cx.target.gpu is None:
         raise _missing(cx, node, "GPUs have it for 32 bits")
@@ -133,7 +132,7 @@ def _exchanged(cx: Context, node: Call, value: LLValue, lane: LLValue, kind: str
 
 
 def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """C += A · B by a group of warps; its sums may be read once the product is waited for."""
+    """C += A · B by a warp group (`wgmma`); its sums may be read once it is waited for."""
     gpu, product = cx.target.gpu, GROUP_PRODUCTS[node.name]
     if gpu is None or not gpu.has_group_products:
         raise _missing(cx, node, "sm_90a has it")
@@ -160,7 +159,7 @@ def group_product(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     registers, given = _named(product.sums, 0), _named(len(operands), product.sums * 2)
     name = f"wgmma.mma_async.sync.aligned.m64n{product.columns}k{factors.steps}.{kinds}"
     a = f"{{{', '.join(given[:-1])}}}" if product.a_is_own else given[0]
-    # Factors of floats; whether operands are transposed, where they can be.
+    # Scales of float factors; then whether operands are transposed, for types that allow it.
     more = ["1", "1"] if factors.a.is_float else []
     more += [str(int(not by_sum[k])) for k in shared] if factors.lie_freely else []
     text = f"""{{
@@ -181,8 +180,9 @@ def groups_await(cx: Context, _node: Call, args: list[LLValue]) -> LLValue:
 
 
 def _of_group(cx: Context, name: str, turn: LLValue, first: int, sign: int) -> LLValue:
-    """An instruction on the barrier where a group awaits the other one: numbers 1 and 2 in even
-    turns, 3 and 4 in odd ones, as a group may arrive again before the other has awaited it."""
+    """An instruction on the named barrier where a group awaits the other one. Barriers 1 and 2
+    serve even iterations, 3 and 4 odd ones, as a group may arrive again before the other has
+    awaited it."""
     builder = cx.builder
     group = builder.call(cx.declare("llvm.nvvm.read.ptx.sreg.tid.z", i32, []), [])
     number = builder.add(builder.mul(group, llvm.Constant(i32, sign)), llvm.Constant(i32, first))
@@ -210,7 +210,7 @@ def products_wait(cx: Context, node: Call, _args: list[LLValue]) -> LLValue:
 
 
 def products_finish(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """Sums go through the wait, so that nothing that reads them is moved before it."""
+    """Passes the sums through the wait, so that no read of them is moved before it."""
     load = node.args[0].operands[0]
     assert isinstance(load, Load)
     kind = memory_type(load.buffer.dtype)
@@ -219,16 +219,16 @@ def products_finish(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
     return llvm.Constant(i32, 0)
 
 
-#: The upper half of a matrix descriptor: rows of 128 bytes whose sixteens are exchanged, and how
-#: far groups of eight rows lie apart, in units of sixteen bytes.
+#: The upper half of a matrix descriptor: the 128-byte swizzle of 16-byte chunks, and the distance
+#: between groups of eight rows, in units of 16 bytes.
 _ROWS: Final = 1 << 30 | SWIZZLE_BYTES // 16
 
 
 def _described_matrix(cx: Context, address: Expr, place: LLValue, apart: int) -> LLValue:
-    """What `wgmma` calls a matrix descriptor: an address, how far blocks of columns lie apart, and
-    how far groups of eight rows do, from bytes in units of sixteen.
+    """A matrix descriptor of `wgmma`: an address, the distance between blocks of columns, and that
+    between groups of eight rows, all in units of 16 bytes; `apart` is in bytes.
 
-    Products that follow each other differ in the constant part of the address, which is added last:
+    Consecutive products differ in the constant part of the address, which is added last, so that
     the rest is computed once.
     """
     load = address.operands[0]
@@ -244,7 +244,7 @@ def _described_matrix(cx: Context, address: Expr, place: LLValue, apart: int) ->
 
 
 def _constant_part(index: Expr) -> int:
-    """What is added to all else in an index."""
+    """The constant addend of an index."""
     if isinstance(index, Binary) and index.op == "add":
         return _constant_part(index.a) + _constant_part(index.b)
     return int(index.value) if isinstance(index, Const) else 0
@@ -253,7 +253,7 @@ def _constant_part(index: Expr) -> int:
 def _on_sums(
     cx: Context, sums: LLValue, count: int, text: str, operands: list[LLValue], each: LLType
 ) -> None:
-    """An instruction that reads and writes the sums of a thread."""
+    """Inline assembly that reads and writes the accumulators of a thread."""
     builder = cx.builder
     places = [_element(cx, sums, k, each) for k in range(count)]
     before = [builder.load(place, typ=each) for place in places]
@@ -277,7 +277,7 @@ def _number(expr: Expr) -> int:
 
 
 def async_copy(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
-    """Copy some bytes to shared memory: later, where both places are aligned, else at once."""
+    """Copy `size` bytes to shared memory: asynchronously where both sides are aligned."""
     to, source, _, read = args
     length = node.args[2]
     assert isinstance(length, Const)
@@ -322,7 +322,7 @@ def _is_aligned(node: Call, size: int) -> bool:
 
 
 def _copy_at_once(cx: Context, node: Call, args: list[LLValue]) -> None:
-    """The same by plain loads and stores of elements."""
+    """The copy by plain loads and stores of elements."""
     to, source, size, read = args
     builder, load = cx.builder, node.args[0].operands[0]
     assert isinstance(load, Load)
@@ -346,7 +346,7 @@ def _call_for_effect(cx: Context, name: str, args: list[LLValue]) -> None:
 
 
 def _read_tile(cx: Context, place: LLValue, *, is_transposed: bool) -> list[LLValue]:
-    """Four matrices of 8 × 8 from shared memory, as the threads of a warp hold them."""
+    """Four matrices of 8 × 8 from shared memory, distributed over the warp (`ldmatrix`)."""
     suffix = ".trans" if is_transposed else ""
     name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{suffix}.b16.p3"
     return _call(cx, name, i32, 4, [cx.builder.addrspacecast(place, _SHARED)])
@@ -355,7 +355,7 @@ def _read_tile(cx: Context, place: LLValue, *, is_transposed: bool) -> list[LLVa
 def _multiply(
     cx: Context, product: WarpProduct, a: list[LLValue], b: list[LLValue], sums: LLValue
 ) -> None:
-    """Add a product to the four sums of a thread."""
+    """Add a product to the four accumulators of a thread."""
     factors, kind = product.factors, _sum_type(product.factors)
     is_half = factors.a.name == "float16"
     name = f"llvm.nvvm.mma.m16n8k{factors.steps}.row.col.{_intrinsic_types(factors)}"
@@ -368,7 +368,7 @@ def _multiply(
 
 
 def _intrinsic_types(factors: Factors) -> str:
-    """The types of `mma.sync` as LLVM's names have them: some of them follow from others."""
+    """The type suffix in LLVM's names of `mma.sync`, which omits types implied by others."""
     a, b = map(_factor_kind, (factors.a, factors.b))
     if factors.a.name == "float16":
         return "f32.f32"
@@ -378,7 +378,7 @@ def _intrinsic_types(factors: Factors) -> str:
 
 
 def _factor_kind(dtype: DType) -> str:
-    """What PTX calls the type of a factor."""
+    """The PTX type of a factor."""
     return _FACTORS.get(dtype.name, _KINDS[dtype.name])
 
 
@@ -387,7 +387,7 @@ def _sum_type(factors: Factors) -> LLType:
 
 
 def _call(cx: Context, name: str, kind: LLType, count: int, args: list[LLValue]) -> list[LLValue]:
-    """The results of an intrinsic that gives several."""
+    """The results of an intrinsic that returns a struct."""
     result = llvm.LiteralStructType([kind] * count)
     made = cx.builder.call(cx.declare(name, result, [a.type for a in args]), args)
     return [cx.builder.extract_value(made, k) for k in range(count)]

@@ -1,4 +1,4 @@
-"""Vectors that take several registers, and the parts of them that lie in one."""
+"""Splits vectors wider than a register, and joins the parts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tilewright.codegen.llvm.types import LLValue, i32, llvm
 
 
 def parts_of(cx: Context, vector: LLValue, lanes: int) -> list[LLValue]:
-    """A vector by parts of so many lanes."""
+    """A vector split into parts of `lanes` lanes."""
     count = vector.type.count
     return [_lanes(cx, vector, vector, range(k, k + lanes)) for k in range(0, count, lanes)]
 
 
 def joined(cx: Context, parts: Sequence[LLValue]) -> LLValue:
-    """The vector of some parts: a power of two of them."""
+    """The concatenation of vectors, whose count is a power of two."""
     while len(parts) > 1:
         both = range(2 * parts[0].type.count)
         parts = [_lanes(cx, *pair, both) for pair in zip(parts[::2], parts[1::2], strict=True)]

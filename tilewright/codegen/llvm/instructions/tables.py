@@ -1,5 +1,4 @@
-"""Tables of bytes of which vectors of elements are picked out of registers, by whatever
-instructions there are."""
+"""Byte lookup tables held in registers: what the architectures' lookups share."""
 
 from __future__ import annotations
 
@@ -9,12 +8,12 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm
 from tilewright.ir import Const, Load
 
-#: Elements of the largest table: numbers are bytes.
+#: Elements of the largest table, as indices are bytes.
 _MOST: Final = 256
 
 
 def size_of_table(node: Load) -> int:
-    """How many bytes a table has that lanes are looked up in; 0 where it is none."""
+    """The bytes of the table that a load looks up; 0 where the buffer is no such table."""
     buffer = node.buffer
     if node.mask is not None or buffer.dtype.bits != 8 or len(buffer.shape) != 1:
         return 0
@@ -24,7 +23,7 @@ def size_of_table(node: Load) -> int:
 
 
 def part_of_table(cx: Context, node: Load, start: int, kind: LLType) -> LLValue:
-    """Neighbouring bytes of the table, as a vector in a register."""
+    """Consecutive bytes of the table, loaded as a vector."""
     base = cx.address(node.buffer)
     at = cx.builder.gep(base, [llvm.Constant(i32, start)], inbounds=True, source_etype=i8)
     loaded = cx.builder.load(at, typ=kind)

@@ -1,4 +1,4 @@
-"""Instructions of x86-64 on whole vectors that LLVM does not choose by itself."""
+"""Vector instructions of x86-64 that LLVM does not select by itself."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tilewright.codegen.llvm.types import LLType, LLValue, i32, llvm, number
 from tilewright.ir import DType
 from tilewright.target import Target
 
-#: By bits of the vector, how the names of LLVM's intrinsics begin and end.
+#: Prefix and suffix of the intrinsics' names, by bits of the vector.
 _EXTREMES = {128: ("sse", ""), 256: ("avx", ".256"), 512: ("avx512", ".512")}
-#: Lanes of the vectors of float32 that there is an instruction for reciprocals of.
+#: Lanes of float32 vectors with a reciprocal instruction, widest first.
 _RECIPROCALS = (16, 8, 4)
-#: The operand by which AVX-512 instructions use the thread's rounding mode.
+#: The operand that makes AVX-512 instructions use the thread's rounding mode.
 CURRENT_ROUNDING = 4
 
 
 def has_vector(target: Target, dtype: DType) -> bool:
-    """Whether the target has registers of just this type, of 32 or 64 bits an element."""
+    """Whether the target has registers of exactly this width, for elements of 32 or 64 bits."""
     bits = dtype.bits * dtype.lanes
     is_whole = bits in _EXTREMES and dtype.bits in (32, 64)
     return is_whole and target.arch == "x86_64" and bits <= target.widest_vector
 
 
 def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLValue:
-    """The lesser (`min`) or greater (`max`) of two; NaN where one is NaN.
+    """The minimum (`min`) or maximum (`max`) of two vectors; NaN where one is NaN.
 
-    The instruction returns its second operand where one is NaN, so that a NaN in the first has to
-    be put back. In a reduction, `b` is what was just loaded: the test for NaN is then no part of
-    the chain of dependent instructions.
+    The instruction returns its second operand where one is NaN, so a NaN in the first has to be put
+    back. In a reduction, `b` is the loaded value, which keeps the test for NaN out of the chain of
+    dependent instructions.
     """
     bits, kind = dtype.bits * dtype.lanes, "s" if dtype.bits == 32 else "d"
     prefix, suffix = _EXTREMES[bits]
@@ -45,7 +45,7 @@ def extreme(cx: Context, op: str, dtype: DType, a: LLValue, b: LLValue) -> LLVal
 
 
 def coarse_reciprocal(cx: Context, x: LLValue) -> LLValue:
-    """1 / x with 14 bits right."""
+    """1 / x to 14 bits."""
     lanes = x.type.count if isinstance(x.type, llvm.VectorType) else 1
     widths = (w for w in _RECIPROCALS if lanes % w == 0 and w * 32 <= cx.target.widest_vector)
     width = next(widths, None)
@@ -62,7 +62,7 @@ def coarse_reciprocal(cx: Context, x: LLValue) -> LLValue:
 
 
 def converts(target: Target, source: DType, wanted: DType) -> bool:
-    """Whether `to_integers` is for such vectors: LLVM converts them element by element."""
+    """Whether `to_integers` applies to these vectors, which LLVM converts element by element."""
     fits = source.bits in (32, 64) and wanted.bits <= 32
     return fits and source.lanes > 1 and target.arch == "x86_64"
 
@@ -75,13 +75,13 @@ def to_integers(
     kind: LLType,
     bounds: tuple[float, float],
 ) -> LLValue:
-    """Floats as integers, saturated to the range of the type; 0 for NaN.
+    """Floats converted to integers, saturated to the range of the type; 0 for NaN.
 
-    They are known to lie between `bounds`.
+    `a` is known to be within `bounds`.
     """
     builder, signed = cx.builder, wanted.is_signed or wanted.bits < 32
     wide = llvm.VectorType(i32, source.lanes)
-    # Undefined for numbers that do not fit: the selects below replace those.
+    # Undefined for numbers out of range: the selects below replace those.
     found = (builder.fptosi if signed else builder.fptoui)(a, wide)
     found = found if wanted.bits == 32 else builder.trunc(found, kind)
     least, greatest = int(wanted.min_value), int(wanted.max_value)
@@ -95,6 +95,6 @@ def to_integers(
 
 
 def _at_most(value: int, dtype: DType) -> float:
-    """The greatest float of a type that is not above a whole number."""
+    """The greatest float of a type that is at most `value`."""
     nearest = dtype.numpy.type(value)
     return float(nearest if int(nearest) <= value else np.nextafter(nearest, -math.inf))

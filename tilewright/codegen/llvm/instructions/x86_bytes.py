@@ -1,10 +1,10 @@
-"""Floats that are rounded to bytes, on x86-64 with AVX2: by packs that saturate.
+"""Floats rounded to bytes, on x86-64 with AVX2: by saturating packs.
 
     u8(i32(min(max(round(x) + z, 0), 255)))
 
-is what ends every quantized layer. One instruction rounds and converts, and packs of integers to
-narrower ones join vectors; LLVM rounds first, and picks bytes out by shuffles. Bounds are moved by
-z, so that they hold what is not rounded yet:
+ends every quantized layer. One instruction rounds and converts, and saturating packs narrow and
+join vectors; LLVM would round first, and extract bytes by shuffles. Bounds are shifted by z, so
+that they clamp the value before rounding:
 
     held = min(max(x, 0 - z), 255 - z);  u8(convert(held) + z)
 """
@@ -24,22 +24,22 @@ from tilewright.target import Target
 
 _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
 _F32, _I16 = llvm.FloatType(), llvm.IntType(16)
-#: Lanes of the vectors that it is for.
+#: Supported numbers of lanes.
 _WHOLE: Final = (8, 16, 32, 64)
-#: Bits of whole numbers that float32 holds with room to add them to bytes.
+#: Bits of integers that float32 represents exactly, with room for the range of a byte.
 _NARROW: Final = 16
-#: Packs join vectors by parts of so many bits.
+#: Packs work within parts of this many bits.
 _PART: Final = 128
 
 
 class _Instructions(NamedTuple):
-    """Those for vectors of so many lanes of 32 bits."""
+    """The instructions for vectors of `lanes` 32-bit elements."""
 
     lanes: int
     max: str
     min: str
     convert: str
-    #: The packs to 16 and to 8 bits, of signed bytes and of unsigned ones.
+    #: The packs to 16 and to 8 bits, for signed and for unsigned bytes.
     signed: tuple[str, str]
     unsigned: tuple[str, str]
 
@@ -63,7 +63,7 @@ _AVX512: Final = _Instructions(
 
 
 class Rounded(NamedTuple):
-    """round(source) + zero, held between two whole numbers."""
+    """round(source) + zero, clamped to the integers [low, high]."""
 
     source: Expr
     #: A constant, or a narrow integer.
@@ -77,7 +77,7 @@ class Rounded(NamedTuple):
 
 
 def as_rounded(target: Target, node: Cast) -> Rounded | None:
-    """What a conversion to bytes rounds, where packs are for it."""
+    """The rounding and clamp in a conversion to bytes, where packs can compute it."""
     dtype = node.dtype
     if dtype.bits != 8 or not dtype.is_integer or dtype.lanes not in _WHOLE:
         return None
@@ -97,7 +97,7 @@ def as_rounded(target: Target, node: Cast) -> Rounded | None:
 
 
 def _instructions(target: Target, lanes: int) -> _Instructions | None:
-    """The widest instructions for so many lanes."""
+    """The widest instructions for a multiple of this many lanes."""
     if target.arch != "x86_64" or not target.has("avx2"):
         return None
     if target.has("avx512bw") and lanes % _AVX512.lanes == 0:
@@ -106,7 +106,7 @@ def _instructions(target: Target, lanes: int) -> _Instructions | None:
 
 
 def _held(expr: Expr) -> Rounded | None:
-    """min(max(round(x) + zero, low), high), in whatever order."""
+    """Matches min(max(round(x) + zero, low), high), in either order."""
     clamp = as_clamp(expr)
     if clamp is None:
         return None
@@ -118,14 +118,14 @@ def _held(expr: Expr) -> Rounded | None:
 
 
 def _sums(expr: Expr) -> list[tuple[Expr, Expr | None]]:
-    """What a value may be the sum of."""
+    """The (value, addend) pairs that an expression may be the sum of."""
     if isinstance(expr, Binary) and expr.op == "add":
         return [(expr.a, expr.b), (expr.b, expr.a)]
     return [(expr, None)]
 
 
 def _whole(expr: Expr | None) -> float | Expr | None:
-    """What is added to all lanes, where that is a whole number."""
+    """The scalar addend of all lanes, where it is an integer."""
     if expr is None:
         return 0.0
     while isinstance(expr, Broadcast | Cast) and not _is_narrow(expr):
@@ -136,12 +136,12 @@ def _whole(expr: Expr | None) -> float | Expr | None:
 
 
 def _is_narrow(expr: Expr) -> bool:
-    """Whether it is one whole number that casts to int32 and float32 leave as it is."""
+    """Whether it is a scalar integer that casts to int32 and float32 preserve."""
     return expr.dtype.is_integer and expr.dtype.bits <= _NARROW and not expr.dtype.is_vector
 
 
 def to_bytes(cx: Context, dtype: DType, rounded: Rounded, args: Sequence[LLValue]) -> LLValue:
-    """The bytes of a vector that is known by what it is made of; 0 for NaN."""
+    """The bytes of a rounded vector, from its operands; 0 for NaN."""
     own = _instructions(cx.target, dtype.lanes)
     assert own is not None
     x, *others = args
@@ -158,7 +158,7 @@ def to_bytes(cx: Context, dtype: DType, rounded: Rounded, args: Sequence[LLValue
 
 
 def _widened(cx: Context, rounded: Rounded, others: Sequence[LLValue]) -> LLValue:
-    """What is added, in 32 bits."""
+    """The zero point as int32."""
     if not isinstance(rounded.zero, Expr):
         return llvm.Constant(i32, int(rounded.zero))
     return (cx.builder.sext if rounded.zero.dtype.is_signed else cx.builder.zext)(others[0], i32)
@@ -167,7 +167,7 @@ def _widened(cx: Context, rounded: Rounded, others: Sequence[LLValue]) -> LLValu
 def _integers(
     cx: Context, own: _Instructions, rounded: Rounded, zero: LLValue, x: LLValue
 ) -> LLValue:
-    """Floats as integers within the bounds."""
+    """Floats as integers, clamped to the bounds."""
     builder = cx.builder
     kind, wide = llvm.VectorType(_F32, own.lanes), llvm.VectorType(i32, own.lanes)
     if isinstance(rounded.zero, Expr):
@@ -176,7 +176,7 @@ def _integers(
     else:
         low, high = (number(v - rounded.zero, kind) for v in (rounded.low, rounded.high))
     rounding = [llvm.Constant(i32, CURRENT_ROUNDING)] if own is _AVX512 else []
-    # Both give their second operand where one is NaN.
+    # min and max return their second operand where one is NaN.
     held = _call(cx, own.max, kind, x, low, *rounding)
     held = _call(cx, own.min, kind, held, high, *rounding)
     masked = [number(0, wide), llvm.Constant(_I16, -1)] if own is _AVX512 else []
@@ -189,14 +189,14 @@ def _integers(
 
 
 def _packed(cx: Context, name: str, element: LLType, vectors: list[LLValue]) -> list[LLValue]:
-    """Pairs of vectors in half as many bits; one alone is its own partner."""
+    """Packs pairs of vectors to half the width; a single vector is paired with itself."""
     pairs = zip(vectors[::2], vectors[1::2] or vectors, strict=True)
     kind = llvm.VectorType(element, 2 * vectors[0].type.count)
     return [_call(cx, name, kind, a, b) for a, b in pairs]
 
 
 def _in_order(cx: Context, packed: LLValue) -> LLValue:
-    """The bytes of up to four vectors that were packed part by part, one vector after the other."""
+    """Restores the order of bytes after packs, which work within 128-bit parts."""
     count = packed.type.count // 4
     parts = count * 32 // _PART
     words = cx.builder.bitcast(packed, llvm.VectorType(i32, count))

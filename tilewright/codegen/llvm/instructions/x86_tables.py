@@ -1,7 +1,7 @@
-"""Tables of bytes on x86-64 with AVX-512: vectors of elements are picked out of registers.
+"""Byte lookup tables on x86-64 with AVX-512: vectors of elements are picked out of registers.
 
-One instruction picks out of two registers: bytes where there is VBMI, else pairs of bytes, of which
-the lowest bit of the number then tells one.
+One instruction picks out of two registers: bytes with VBMI, else pairs of bytes, of which the
+lowest bit of the index then selects one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm, number
 from tilewright.ir import Load
 from tilewright.target import Target
 
-#: Bytes of a register, and of the two that one instruction takes.
+#: Bytes of a register, and of the two that one instruction reads.
 _REGISTER: Final = 64
 _TAKEN: Final = 2 * _REGISTER
 _BYTES: Final = llvm.VectorType(i8, _REGISTER)
@@ -24,7 +24,7 @@ _LANES: Final = (8, 16, 32, 64)
 
 
 def takes(target: Target, node: Load) -> bool:
-    """Whether elements of a table are picked so."""
+    """Whether elements of a table are looked up this way."""
     if target.arch != "x86_64" or not target.has("avx512bw") or node.dtype.lanes not in _LANES:
         return False
     size = size_of_table(node)
@@ -32,7 +32,7 @@ def takes(target: Target, node: Load) -> bool:
 
 
 def look_up(cx: Context, node: Load, position: LLValue) -> LLValue:
-    """The elements at `position`, which all lie inside of the table."""
+    """The elements at `position`, which are all inside the table."""
     kind = _BYTES if cx.target.has("avx512vbmi") else _PAIRS
     starts = range(0, size_of_table(node), _REGISTER)
     table = [part_of_table(cx, node, start, kind) for start in starts]
@@ -57,7 +57,7 @@ def _of_pairs(cx: Context, table: list[LLValue], numbers: LLValue) -> LLValue:
 
 
 def _picked(cx: Context, name: str, table: list[LLValue], numbers: LLValue, most: int) -> LLValue:
-    """Elements out of two registers, or of four by the bit above."""
+    """Elements of two registers, or of four, between which the next bit of the index selects."""
     intrinsic, kind = f"llvm.x86.avx512.vpermi2var.{name}.512", numbers.type
     found = [
         cx.intrinsic(intrinsic, kind, [a, numbers, b], [])
@@ -70,7 +70,7 @@ def _picked(cx: Context, name: str, table: list[LLValue], numbers: LLValue, most
 
 
 def _first(cx: Context, vector: LLValue, lanes: int) -> LLValue:
-    """A vector with fewer lanes, or with more, in which there is anything."""
+    """The vector truncated or extended to this many lanes; added lanes are undefined."""
     own: LLType = vector.type
     if own.count == lanes:
         return vector

@@ -1,4 +1,4 @@
-"""Exported libraries: C functions around a compiled model, as generated code."""
+"""Exported libraries: generated C functions around a compiled model."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["firmware_object", "library_object", "memory_functions_object"]
 def library_object(model: Interface, triple: str) -> bytes:
     """Object code of the functions that `model.exported` names.
 
-    It calls the program's own functions and the thread pool's, and refers to the parameters by the
-    name `PARAMS`; all these come from other objects.
+    It calls the program's and the thread pool's functions, and refers to the parameters by the name
+    `PARAMS`; all these are defined in other objects.
     """
     library = Library(f"tilewright.library.{model.prefix}", triple)
     # Callees come before their callers.

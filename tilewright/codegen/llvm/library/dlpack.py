@@ -1,4 +1,4 @@
-"""The functions of an exported library on DLPack tensors: what comes is checked, then run."""
+"""The functions of an exported library on DLPack tensors, which are checked before the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ir import DType
 _DATA, _DEVICE, _NDIM, _DTYPE = Field(0, I64), Field(8, I32), Field(16, I32), Field(20, I32)
 _SHAPE, _STRIDES, _OFFSET = Field(24, PTR), Field(32, PTR), Field(40, I64)
 _CPU: Final = 1
-#: What the functions return for tensors that do not fit.
+#: The return value for tensors that do not fit.
 _REFUSED: Final = -2
 _KINDS: Final = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 _CODES: Final = {
@@ -24,12 +24,12 @@ _CODES: Final = {
     "float8_e5m2fnuz": 13,
     "float8_e8m0fnu": 14,
 }
-#: tvm_ffi's kinds of arguments that are tensors, and what lies before the tensor in an object.
+#: tvm_ffi's type codes of tensor arguments, and the size of an object's header before the tensor.
 _TENSOR_POINTER, _TENSOR_OBJECT, _OBJECT_HEADER = 7, 70, 24
 
 
 def emit_dlpack(library: Library, model: Interface) -> None:
-    """Adds NAME_run_dlpack, and the same for callers of tvm_ffi's."""
+    """Adds NAME_run_dlpack, and the entry point for tvm_ffi."""
     _check_tensor(library)
     _run_dlpack(library, model)
     if model.offers_tvm_ffi:
@@ -37,14 +37,14 @@ def emit_dlpack(library: Library, model: Interface) -> None:
 
 
 def _dtype_word(dtype: DType) -> int:
-    """code, bits and lanes as they lie in memory."""
+    """code, bits and lanes as stored in DLDataType."""
     code = _CODES.get(dtype.name, _KINDS[dtype.kind])
     bits = 8 if dtype.kind == "bool" else dtype.bits
     return code | bits << 8 | 1 << 16
 
 
 def _check_tensor(library: Library) -> None:
-    """Whether a tensor lies in the CPU's memory, with this rank and type, without gaps."""
+    """Whether a tensor is in the CPU's memory, has this rank and type, and is contiguous."""
     f = library.define("tw_check_tensor", I32, [PTR, I32, I32, PTR])
     tensor, rank, dtype, name = f.args
     refusals = [
@@ -115,7 +115,7 @@ def _learn_all(f: Body, tensor: Tensor, value: Value, dims: dict[str, Value]) ->
 
 
 def _learn(f: Body, dim: Dim, extent: Value, dims: dict[str, Value]) -> None:
-    """Take the value of a name from the first extent that gives it; all are checked later."""
+    """Take a symbolic dimension from the first extent that determines it; all are checked later."""
     if isinstance(dim, str):
         dims.setdefault(dim, extent)
     elif isinstance(dim, tuple):
@@ -152,7 +152,7 @@ def _value(f: Body, dim: Dim, dims: dict[str, Value]) -> Value:
 
 
 def _floored(f: Body, op: str, a: Value, b: Value) -> Value:
-    """Division that rounds down, and its remainder; 0 where the divisor is."""
+    """Floor division or its remainder; 0 where the divisor is 0."""
     is_zero = f.b.icmp_signed("==", b, I64(0))
     divisor = f.b.select(is_zero, I64(1), b)
     rest = f.b.srem(a, divisor)
@@ -169,7 +169,7 @@ def _run_tvm_ffi(library: Library, model: Interface) -> None:
     """int __tvm_ffi_NAME_run(void *handle, const TVMFFIAny *args, int32_t count, TVMFFIAny *out)
 
     tvm_ffi's calling convention; the arguments are the inputs, then the outputs. Its library is
-    looked for only where this one was loaded by it.
+    referenced weakly: it only has to be there if tvm_ffi loads this one.
     """
     raising = library.declare("TVMFFIErrorSetRaisedFromCStr", ir.VoidType(), [PTR, PTR])
     raising.linkage = "extern_weak"
@@ -202,7 +202,7 @@ def _run_tvm_ffi(library: Library, model: Interface) -> None:
 
 
 def _collect(f: Body, args: Value, tensors: Value, total: int) -> Value:
-    """Put the tensors among the arguments into an array; not 0 where one is no tensor."""
+    """Collect the tensors among the arguments in an array; not 0 where one is no tensor."""
     bad: Value = I32(0)
     for k in range(total):
         kind, value = f.get(args, Field(16 * k, I32)), f.get(args, Field(16 * k + 8, PTR))

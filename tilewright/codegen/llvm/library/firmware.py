@@ -1,9 +1,9 @@
-"""Functions around code for machines without an operating system: one that runs a model.
+"""The function that runs a model on machines without an operating system.
 
     int32_t NAME_run(const void *input, …, void *output, …)
 
-All memory is static: the arena comes with the program, constants are read where they lie. What LLVM
-calls on its own account to copy and fill memory is here as well, so that no C library is needed.
+All memory is static: the arena is part of the program, constants are read in place. The functions
+that LLVM itself calls to copy and fill memory are here as well, so that no C library is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def firmware_object(model: Interface, target: Target) -> bytes:
 
 
 def memory_functions_object(needed: Collection[str], target: Target) -> bytes:
-    """Object code of those of the needed names that copy or fill memory."""
+    """Object code of the memcpy and memset variants among the needed names."""
     library = Library("tilewright.firmware.memory", target.triple)
     for name in sorted(MEMORY_FUNCTIONS.keys() & set(needed)):
         MEMORY_FUNCTIONS[name](library, name)
@@ -44,12 +44,12 @@ def _emit_run(library: Library, model: Interface, pointer_bytes: int) -> None:
     f = library.define(f"{model.prefix}_run", I32, tensors, exported=True)
     for k, word in enumerate((PTR(None), arena, record)):
         f.put(word, env, Field(8 * k, PTR))
-    # Nothing is returned in the record of results, which has no words then.
+    # Not written to, as such programs have no outputs of computed size.
     f.ret(f.b.call(program, [*f.args, constants, record, env]))
 
 
 def _constants(library: Library, model: Interface, pointer_bytes: int) -> Any:
-    """The addresses of constants, in words of eight bytes."""
+    """The addresses of constants, each in a word of eight bytes."""
     params = ir.GlobalVariable(library.module, I8, PARAMS)
     params.global_constant = True
     word = ir.LiteralStructType([PTR, *[I8] * (8 - pointer_bytes)])
@@ -75,7 +75,7 @@ def _static(library: Library, name: str, kind: Any) -> Any:
 
 
 def _emit_copy(library: Library, name: str) -> None:
-    """memcpy and memmove: from the end where the source would be overwritten, else by words."""
+    """memcpy and memmove: backward where the source would be overwritten, else by words."""
     f = library.define(name, PTR, [PTR, PTR, I32], exported=True)
     to, source, size = f.args
     places = [f.b.ptrtoint(p, I32) for p in (to, source)]
@@ -118,7 +118,7 @@ def _emit_fill(library: Library, name: str) -> None:
 
 
 def _emit_fill_first(library: Library, name: str) -> None:
-    """Arm's, which takes the value last."""
+    """Arm's variant of memset, which takes the value last."""
     f = library.define(name, VOID, [PTR, I32, I32], exported=True)
     to, size, value = f.args
     _fill(f, to, size, value)
@@ -160,7 +160,7 @@ def _each(f: Body, end: Any, step: int, body: Callable[[Any], Any]) -> None:
     b.position_at_end(after)
 
 
-#: What LLVM calls to copy and fill memory, as Arm's rules for embedded systems and as C name it.
+#: The functions that LLVM calls to copy and fill memory, by their names in Arm's EABI and in C.
 MEMORY_FUNCTIONS: Final[dict[str, Callable[[Library, str], None]]] = {
     "memcpy": _emit_copy,
     "memmove": _emit_copy,

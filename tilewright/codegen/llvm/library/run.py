@@ -30,14 +30,14 @@ from tilewright.codegen.llvm.library.state import (
 )
 from tilewright.codegen.llvm.windows import write_snprintf
 
-#: What `run` returns where there is no memory for a workspace, or no permission to use AMX; other
-#: codes are numbers of messages.
+#: Return values of `run` without memory for a workspace, or without permission to use AMX; positive
+#: ones are message numbers.
 _NO_MEMORY: Final = -1
 _NO_AMX: Final = -2
 _ERROR_WORDS: Final = 6
-#: Bytes from one constant's address to the next.
+#: Bytes between the addresses of constants.
 _WORD: Final = 8
-#: Placeholders that a message has at most.
+#: Most placeholders of a message.
 _PLACEHOLDERS: Final = 8
 _PLACEHOLDER = re.compile(r"\{(\d*)\}|\{\{|\}\}|%")
 
@@ -61,7 +61,7 @@ def _declare_snprintf(library: Library) -> None:
 
 
 def _emit_tables(library: Library, model: Interface) -> None:
-    """The addresses of constants, the texts of messages and origins."""
+    """Tables of constants' addresses, and of the texts of messages and origins."""
     params = ir.GlobalVariable(library.module, I8, PARAMS)
     params.global_constant = True
     places = [f"getelementptr (i8, ptr @{PARAMS}, i64 {at})" for at in model.constants]
@@ -94,9 +94,9 @@ def _table(library: Library, name: str, elements: Sequence[str], stride: int) ->
 
 
 class _Format(NamedTuple):
-    """A message as C's printf wants it, and which value each of its placeholders is for.
+    """A message as a printf format, and the index of the value of each placeholder.
 
-    Values are passed in that order: not every C library knows numbered placeholders.
+    Values are passed in that order, since not every C library supports numbered placeholders.
     """
 
     text: str
@@ -104,7 +104,7 @@ class _Format(NamedTuple):
 
 
 def _as_format(message: str) -> _Format:
-    """A message with Python's placeholders."""
+    """The printf format of a message with Python placeholders."""
     order: list[int] = []
 
     def spelled(match: re.Match[str]) -> str:
@@ -147,7 +147,7 @@ def _as_pointer(f: Body, value: Value) -> Value:
 
 
 def _emit_explain(library: Library, model: Interface) -> None:
-    """Adds tw_explain: the error record of a program as the text that `NAME_error` returns."""
+    """Adds tw_explain, which formats a program's error record as the text of `NAME_error`."""
     f = library.define("tw_explain", VOID, [I32, PTR])
     code, record = f.args
     call = f.get(record, Field(8 * (_ERROR_WORDS - 1), I64))
@@ -171,7 +171,7 @@ def _emit_explain(library: Library, model: Interface) -> None:
 
 
 def _value_of(f: Body, code: Value, place: int, record: Value) -> Value:
-    """The value of an error record that a placeholder of a message is for."""
+    """The value in an error record for one placeholder of a message."""
     message = f.b.sub(f.b.sext(code, I64), I64(1))
     order = f.at(variable(f.library, "tw_orders"), Field(place), message, _PLACEHOLDERS)
     number = f.b.zext(f.b.load(order, typ=I8), I64)
@@ -187,7 +187,7 @@ def _element(f: Body, table: str, index: Value) -> Value:
 
 
 def run_parameters(model: Interface) -> list[Any]:
-    """Inputs, outputs, then dimensions and shapes, if there are any."""
+    """Parameter types: inputs, outputs, then dimensions and shapes, if there are any."""
     return [PTR] * (2 + bool(model.dims) + bool(model.records))
 
 
@@ -238,7 +238,7 @@ def _require_amx(f: Body, model: Interface) -> None:
 
 
 class _Words:
-    """The words that a program takes, filled one after the other."""
+    """The words of a program's arguments, filled one after the other."""
 
     def __init__(self, f: Body, count: int) -> None:
         self._f, self._used = f, 0
@@ -252,7 +252,7 @@ class _Words:
 def _hand_over(
     f: Body, model: Interface, record: Value, outputs: Value, others: Sequence[Value]
 ) -> None:
-    """Outputs whose sizes the run determines: their memory, and their shapes, in order."""
+    """Return outputs whose sizes the run computes: their memory, and their shapes, in order."""
     at = 0
     for k, place in model.records.items():
         made = f.get(record, Field(8 * place, PTR))

@@ -1,4 +1,4 @@
-"""What a library keeps between runs: its threads, a spare workspace, the last error's text."""
+"""The state of a library between runs: its threads, a spare workspace, the last error's text."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tilewright.codegen.llvm.windows import count_processors
 from tilewright.support.memory import ALIGNMENT
 
 ERROR_BYTES: Final = 512
-#: What macOS calls the number of processors.
+#: macOS's _SC_NPROCESSORS_ONLN.
 _PROCESSORS_ONLINE: Final = 58
-#: Bytes of a word; and what memory of 32-bit addresses can have at most.
+#: Bytes of a word, and the largest allocation with 32-bit addresses.
 _WORD: Final = 8
 _MOST: Final = (1 << 31) - 1 - ALIGNMENT
-#: Before the workspace itself: how large it is.
+#: The header of a workspace: its size.
 _SIZE = Field(0, I64)
 
 POOL, SPARE, ERROR = "tw_pool", "tw_spare", "tw_error"
 _AMX: Final = "tw_amx"
 _ANSWER = Field(0, I32)
-#: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), as the kernel numbers them.
+#: arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), as numbers.
 _REQUEST_AMX: Final = (158, 0x1023, 18)
 
 
 def emit_state(library: Library) -> None:
-    """Adds variables, and functions over them that the library calls itself."""
+    """Adds the library's variables, and internal functions on them."""
     _variable(library, SPARE, PTR)
     error = _variable(library, ERROR, ir.ArrayType(I8, ERROR_BYTES))
     error.storage_class = "thread_local"
@@ -68,14 +68,14 @@ def _variable(library: Library, name: str, kind: Value) -> Value:
 
 
 def swap(f: Body, name: str, value: Value) -> Value:
-    """Atomically put `value` into a variable; what it held before."""
+    """Atomically store `value` in a variable; returns its previous value."""
     address = f.b.ptrtoint(value, f.library.size)
     before = f.b.atomic_rmw("xchg", variable(f.library, name), address, "acq_rel")
     return f.b.inttoptr(before, PTR)
 
 
 def emit_request_amx(library: Library) -> None:
-    """Whether this process may use matrix registers: Linux is asked until it says yes, once."""
+    """Whether this process may use AMX: asks Linux until permission is granted, once."""
     asked = _variable(library, _AMX, I32)
     syscall = ir.Function(library.module, ir.FunctionType(I64, [I64], var_arg=True), "syscall")
     f = library.define("tw_may_use_amx", I32, [])
@@ -88,7 +88,7 @@ def emit_request_amx(library: Library) -> None:
 
 
 def _processors(library: Library) -> None:
-    """How many processors this process may use; at least one."""
+    """The number of processors this process may use; at least one."""
     f = library.define("tw_processors", I32, [])
     count = _COUNTS[library.platform.system](f)
     f.ret(f.b.select(f.b.icmp_signed("<", count, I32(1)), I32(1), count))
@@ -116,7 +116,7 @@ _COUNTS: Final[dict[System, Callable[[Body], Value]]] = {
 
 
 def _make_pool(library: Library) -> None:
-    """A pool of so many threads, or one for each processor; those that are too many do not spin."""
+    """A pool of this many threads, else one per processor; with more threads, they do not spin."""
     f = library.define("tw_make_pool", PTR, [I32])
     (asked,) = f.args
     processors = f.call("tw_processors")
@@ -128,7 +128,7 @@ def _make_pool(library: Library) -> None:
 
 
 def _the_pool(library: Library) -> None:
-    """The library's pool, made at the first call; without memory null, which is one thread."""
+    """The library's pool, created by the first call; null (one thread) if memory is short."""
     f = library.define("tw_the_pool", PTR, [])
     place = variable(library, POOL)
     found = f.b.load_atomic(place, "acquire", 8, typ=PTR)
@@ -139,7 +139,7 @@ def _the_pool(library: Library) -> None:
     pair = f.b.cmpxchg(place, *numbers, "acq_rel", "acquire")
     with f.when(f.b.extract_value(pair, 1)):
         f.ret(made)
-    # Another thread was faster.
+    # Another thread has created it first.
     f.call("tw_pool_destroy", made)
     f.ret(f.b.load_atomic(place, "acquire", 8, typ=PTR))
 
@@ -155,7 +155,7 @@ _WITHOUT_THREADS: Final = (_no_pool,)
 
 
 def _take_workspace(library: Library) -> None:
-    """Memory of at least so many bytes: the spare one where it is large enough; null for none."""
+    """Memory of at least this size: the spare workspace if large enough; null for none."""
     f = library.define("tw_take_workspace", PTR, [I64])
     (size,) = f.args
     if library.pointer_bytes < _WORD:
@@ -183,5 +183,5 @@ def _return_workspace(library: Library) -> None:
 
 
 def workspace_of(f: Body, block: Value) -> Value:
-    """Where in a block the workspace begins."""
+    """The address of the workspace in its block."""
     return f.at(block, Field(ALIGNMENT))

@@ -1,24 +1,24 @@
 """The thread pool, as generated code: LLVM IR on libc and pthreads, no Python at run time.
 
-A pool runs one region at a time. A region `fn(ctx, begin, end)` over `[0, n)` is cut into as many
+A pool runs one region at a time. A region `fn(ctx, begin, end)` over `[0, n)` is split into as many
 contiguous parts as there are threads; the caller begins with part 0, worker k with part k. Parts
-are cut into pieces (a half, a quarter, an eighth and the rest), taken one after the other.
-Each part has a mailbox: the caller writes the number of the region to `go` and how many pieces are
-left, who takes one counts that down, and adds those that it has run to `done`. Both sides wait by
-spinning for a while and then sleeping on a `Parker`.
+are split into pieces (a half, a quarter, an eighth and the rest), taken one after the other.
+Each part has a mailbox: the caller writes the region's number to `go` and the number of pieces to
+`left`; a thread that takes a piece decrements `left`, and adds the pieces it has run to `done`.
+Both sides wait by spinning for a while and then sleeping on a `Parker`.
 
-- Who has run its own part takes pieces of others: a worker that sleeps, that other programs keep
-  from a processor, or whose processor is slower (a small core, or one that computes for a
-  neighbour's virtual machine too) holds nobody up for longer than a piece. What a piece computes
-  does not depend on who runs it, and where pieces begin on nothing but `n` and the threads.
+- Work stealing: a thread that has finished its own part takes pieces of others. A worker that
+  sleeps, is preempted by other programs, or has a slower processor (a small core, or one shared
+  with a neighbour's virtual machine) delays the region by at most a piece. The result of a piece
+  does not depend on who runs it, and its bounds only on `n` and the number of threads.
 
 - A pool that is busy (a nested region, or another thread of the program) runs the region in the
   calling thread. So nested parallelism is serial, and nothing waits for a lock.
 - The lock holds the process id of its owner, and workers belong to the process that started them.
-  After a fork both are seen to be foreign: the lock is free and the workers are started anew.
-- Workers start at the first region. A pool with fewer threads than asked for (the system refused
-  some) works with those it has.
-- Workers take on the caller's floating-point state with every region, so that models that flush
+  After a fork both ids are foreign: the lock counts as free and the workers are started anew.
+- Workers start at the first region. If the system refuses some threads, the pool works with those
+  it has.
+- Workers adopt the caller's floating-point state with every region, so that models that flush
   denormals and models that keep them share a pool.
 - There is no thread-local storage, which a JIT could not easily link.
 
@@ -62,8 +62,8 @@ def threadpool_module(triple: str) -> Any:
 
 @cache
 def threadpool_object(triple: str) -> bytes:
-    """The pool's object code; it asks nothing of the processor beyond the architecture's base.
+    """The pool's object code, for the baseline processor of the architecture.
 
-    The module is written in the form that LLVM's passes would give it, so they are left out.
+    The module is written in the form that LLVM's passes would produce, so they are not run.
     """
     return emit_object(str(threadpool_module(triple)), plain_machine(triple))

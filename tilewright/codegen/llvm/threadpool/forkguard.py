@@ -1,7 +1,7 @@
-"""How generated code notices that it runs in a forked child: a process id without a system call.
+"""How generated code detects that it runs in a forked child, without a system call.
 
-A pool keeps its process id on a page that Linux hands to children as zeros. Where the system cannot
-do that, getpid() is asked each time.
+A pool keeps its process id on a page that Linux clears in children. Where the system cannot do
+that, getpid() is called each time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def emit_fork_guard(library: Library) -> None:
 
 
 def _pid_page(library: Library) -> None:
-    """A page that reads as zeros in a forked child, or null where the system has no such thing."""
+    """A page that reads as zeros in a forked child, or null where the system has none."""
     f = library.define("tw_pid_page", PTR, [])
     if not library.platform.wipes_on_fork:
         f.ret(PTR(None))
@@ -32,7 +32,7 @@ def _pid_page(library: Library) -> None:
     )
     with f.when(f.b.icmp_signed("==", f.b.ptrtoint(page, I64), I64(-1))):
         f.ret(PTR(None))
-    # Some emulators answer 0 to any advice; one that accepts nonsense is not believed.
+    # Some emulators return 0 for any advice: distrust one that accepts nonsense.
     is_wiped = f.b.icmp_signed("==", _advise(f, page, _MADV_WIPEONFORK), I32(0))
     is_honest = f.b.icmp_signed("!=", _advise(f, page, -1), I32(0))
     with f.when(f.b.and_(is_wiped, is_honest)):

@@ -1,4 +1,4 @@
-"""Making, changing and ending a pool: the C interface besides `tw_pool_run`."""
+"""Creating, changing and destroying a pool: the C interface besides `tw_pool_run`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tilewright.codegen.llvm.functions import I8, I32, I64, PTR, VOID, Field, Li
 from tilewright.codegen.llvm.threadpool.waiting import LINE
 from tilewright.codegen.llvm.threadpool.workers import END, Mailbox, Pool, mailbox
 
-#: Nanoseconds that a waiting thread spins before it sleeps: some ten times what waking it costs,
+#: Nanoseconds that a waiting thread spins before it sleeps: some ten times the cost of a wake-up,
 #: and longer than the serial gaps between the regions of one inference.
 DEFAULT_SPIN = 50_000
 
@@ -20,8 +20,8 @@ def emit_lifecycle(library: Library) -> None:
 def _pool_create(library: Library) -> None:
     """void *tw_pool_create(i32 num_threads, const i32 *cpus, i32 num_cpus)
 
-    `num_threads` counts the calling thread. Worker k is tied to `cpus[k % num_cpus]`; null leaves
-    the workers free; the caller is never tied. Null is returned where there is no memory.
+    `num_threads` includes the calling thread. Worker k is pinned to `cpus[k % num_cpus]`, or to
+    none if `cpus` is null; the caller is never pinned. Returns null where there is no memory.
     """
     f = library.define("tw_pool_create", PTR, [I32, PTR, I32], exported=True)
     threads, cpus, num_cpus = f.args
@@ -49,9 +49,9 @@ def _pool_create(library: Library) -> None:
 
 
 def _pool_stop(library: Library) -> None:
-    """void tw_pool_stop(void *pool): ends the workers; the pool lives on with one thread.
+    """void tw_pool_stop(void *pool): ends the workers; the pool remains, with one thread.
 
-    Waits for the region that runs now, so it must not be called from inside one.
+    Waits for the running region to end, so it must not be called from inside one.
     """
     f = library.define("tw_pool_stop", VOID, [PTR], exported=True)
     (pool,) = f.args

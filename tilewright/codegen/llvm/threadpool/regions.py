@@ -21,7 +21,7 @@ def emit_regions(library: Library) -> None:
 
 
 def _try_lock(library: Library) -> None:
-    """Takes the pool for this process; false if a thread of this process has it."""
+    """Locks the pool for this process; false if a thread of this process holds it."""
     f = library.define("tw_try_lock", I1, [PTR, I64])
     pool, pid = f.args
     holder = f.get_atomic(pool, Pool.LOCK, "monotonic")
@@ -31,7 +31,7 @@ def _try_lock(library: Library) -> None:
 
 
 def _enter(library: Library) -> None:
-    """Into how many parts to cut a region of `n`; above 1, the lock is held and workers wait."""
+    """The number of parts for a region of `n`; above 1, the lock is held and workers run."""
     f = library.define("tw_enter", I64, [PTR, I64])
     pool, n = f.args
 
@@ -54,7 +54,7 @@ def _enter(library: Library) -> None:
 
 
 def _cut(library: Library) -> None:
-    """Cuts a region into parts and these into pieces, for all to take: the number of the region."""
+    """Publishes a region's parts and pieces, which all threads may take; returns its number."""
     f = library.define("tw_cut", I64, [PTR, I64, I64])
     pool, n, parts = f.args
     longest = f.b.udiv(f.b.add(n, f.b.sub(parts, I64(1))), parts)
@@ -76,7 +76,7 @@ def _cut(library: Library) -> None:
 
 
 def _tell(library: Library) -> None:
-    """Tells workers 1, 2, … of a region. All are told before the first sleeper is woken."""
+    """Notifies workers 1, 2, … of a region: all are notified before the first sleeper is woken."""
     f = library.define("tw_tell", VOID, [PTR, I64, I64])
     pool, parts, region = f.args
     with f.loop_from(I64(1), parts) as (index, _):
@@ -123,7 +123,7 @@ def _pool_run(library: Library) -> None:
         f.put(control_of(f.b, library.architecture, mine), pool, Pool.FLOATS)
     region = f.call("tw_cut", pool, n, parts)
     f.call("tw_tell", pool, parts, region)
-    # Its own part, then what is left of those of workers that are slow, or have not begun.
+    # Its own part, then the remaining pieces of workers that are slow or have not begun.
     with f.loop_from(I64(0), parts) as (index, _):
         f.call("tw_run_part", pool, index, region)
     f.call("tw_collect", pool, parts)

@@ -1,8 +1,8 @@
 """How threads of the pool wait: they spin for a while, then park (sleep) until they are woken.
 
-Sleeping is a Dekker protocol, hence sequentially consistent: the sleeper raises `asleep`, then
-looks at the word once more; the waker changes the word, then looks at `asleep`. So at least one of
-them sees what the other did.
+Sleeping is a Dekker protocol, hence sequentially consistent: the sleeper sets `asleep`, then reads
+the word once more; the waker changes the word, then reads `asleep`. So at least one of them sees
+the other's write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORD = Field(0, I64)
 
 
 class Parker:
-    """Where one thread sleeps until another one unparks it."""
+    """The memory that one thread sleeps on until another one unparks it."""
 
     ASLEEP = Field(0, I32)
     MUTEX = Field(LINE)
@@ -44,7 +44,7 @@ def _now(library: Library) -> None:
 
 
 def _spin(library: Library) -> None:
-    """Waits up to `limit` nanoseconds for `*word != old`; whether it became true."""
+    """Waits up to `limit` nanoseconds for `*word != old`; returns whether it became true."""
     f = library.define("tw_spin", I1, [PTR, I64, I64])
     word, old, limit = f.args
     entry, again = f.b.block, f.b.append_basic_block("again")
@@ -56,14 +56,14 @@ def _spin(library: Library) -> None:
         with f.when(f.b.icmp_signed("!=", f.get_atomic(word, _WORD, "acquire"), old)):
             f.ret(I1(True))
         f.relax()
-    # The clock is not read before the first loads have failed, so that a short wait is cheap.
+    # The clock is only read after the first loads have failed, so that a short wait is cheap.
     now = f.call("tw_now")
     is_first = f.b.icmp_signed("==", deadline, I64(0))
     end = f.b.select(is_first, f.b.add(now, limit), deadline)
     with f.when(f.b.icmp_signed(">=", now, end)):
         f.ret(I1(False))
-    # The thread that is waited for may want this very processor: on a busy machine, or where the
-    # system has put both on one, this is the difference between 3 and 100 µs a region.
+    # The awaited thread may need this very processor: on a busy machine, or where the system has
+    # put both on one, this is the difference between 3 and 100 µs per region.
     f.call("sched_yield")
     deadline.add_incoming(end, f.b.block)
     f.b.branch(again)
@@ -86,12 +86,12 @@ def _wait(library: Library) -> None:
 
 
 def _unpark(library: Library) -> None:
-    """Wakes the thread that is parked, after its word was changed; one load where none is."""
+    """Wakes the parked thread, after its word was changed; a single load if it is awake."""
     f = library.define("tw_unpark", VOID, [PTR])
     (parker,) = f.args
     asleep = f.get_atomic(parker, Parker.ASLEEP, "seq_cst")
     with f.when(f.b.icmp_signed("!=", asleep, I32(0))):
-        # Holding the mutex means that the sleeper is inside pthread_cond_wait or already past it.
+        # Holding the mutex means that the sleeper is inside pthread_cond_wait or past it.
         f.call("pthread_mutex_lock", f.at(parker, Parker.MUTEX))
         f.call("pthread_cond_signal", f.at(parker, Parker.CONDITION))
         f.call("pthread_mutex_unlock", f.at(parker, Parker.MUTEX))

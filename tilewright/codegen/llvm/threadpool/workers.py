@@ -1,4 +1,4 @@
-"""The pool in memory, and its workers."""
+"""The memory layout of the pool, and its workers."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ REGION = ir.FunctionType(VOID, [PTR, I64, I64]).as_pointer()
 
 
 class Pool:
-    """The head of a pool; a mailbox for each thread follows, then the list of processors."""
+    """The head of a pool; the mailboxes of all threads follow, then the list of processors."""
 
-    THREADS = Field(0, I64)  # the caller included
+    THREADS = Field(0, I64)  # including the caller
     PID = Field(8, I64)  # of the process that started the workers; 0: none has
     PID_PAGE = Field(16, PTR)
     SPIN = Field(24, I64)
     CPUS = Field(32, PTR)
     NUM_CPUS = Field(40, I64)
-    LOCK = Field(LINE, I64)  # pid of the process in which a region runs, or 0
+    LOCK = Field(LINE, I64)  # pid of the process running a region, or 0
     FN = Field(2 * LINE, REGION)
     CTX = Field(2 * LINE + 8, PTR)
     N = Field(2 * LINE + 16, I64)
     PARTS = Field(2 * LINE + 24, I64)
     FLOATS = Field(2 * LINE + 32, I64)  # the floating-point state of the caller
     PIECES = Field(2 * LINE + 40, I64)  # of every part
-    REGION = Field(2 * LINE + 48, I64)  # how many regions there have been
+    REGION = Field(2 * LINE + 48, I64)  # the number of regions so far
     PARKER = Field(3 * LINE)
     SIZE = 3 * LINE + Parker.SIZE
 
 
 class Mailbox:
-    """A part of a region, and what the caller and its worker share. The caller's own part is in the
-    first. Each side mostly writes its own line."""
+    """A part of a region, and the state shared by the caller and its worker. The first mailbox is
+    for the caller's own part. Each side mostly writes its own cache line."""
 
-    GO = Field(0, I64)  # the number of the last region that has such a part; `END`: none comes
+    GO = Field(0, I64)  # the number of the last region with this part; `END`: stop
     POOL = Field(8, PTR)
     INDEX = Field(16, I64)
     THREAD = Field(24, I64)
-    LEFT = Field(32, I64)  # that number times `TURNS`, and how many pieces nobody has taken
+    LEFT = Field(32, I64)  # region number times `TURNS`, plus the pieces not taken yet
     TOTAL = Field(40, I64)  # pieces of all regions so far
-    DONE = Field(LINE, I64)  # those that have been run
-    SEEN = Field(LINE + 16, I64)  # the worker's own
+    DONE = Field(LINE, I64)  # pieces run so far
+    SEEN = Field(LINE + 16, I64)  # the last `GO` that the worker has seen
     PARKER = Field(2 * LINE)
     SIZE = 2 * LINE + Parker.SIZE
 
 
-#: Pieces that a part is cut into at most: the first half of it, a quarter, an eighth and the rest.
+#: Most pieces of a part: the first half of it, a quarter, an eighth and the rest.
 PIECES = 4
-#: More than there are pieces.
+#: The unit of the region number in `LEFT`, greater than the number of pieces.
 TURNS = 8
-#: What a worker is told to end it.
+#: The `GO` that ends a worker.
 END = I64(-1)
-#: How many parts a worker looks at, those that follow its own, for pieces that are left: what many
-#: workers look at costs those who write it.
+#: How many of the following parts a worker checks for remaining pieces: lines read by many workers
+#: are expensive for those who write them.
 _HELPED = 8
 
 
@@ -83,7 +83,7 @@ def emit_workers(library: Library) -> None:
 
 
 def _run_piece(library: Library) -> None:
-    """Runs a piece of part `index` of the pool's region; small parts have empty ones."""
+    """Runs a piece of part `index` of the pool's region; in small parts, pieces may be empty."""
     f = library.define("tw_run_piece", VOID, [PTR, I64, I64])
     pool, index, piece = f.args
     n, parts = f.get(pool, Pool.N), f.get(pool, Pool.PARTS)
@@ -103,10 +103,10 @@ def _run_piece(library: Library) -> None:
 
 
 def _take(library: Library) -> None:
-    """Takes the next piece of a part, if there is one: how many were left before, or 0.
+    """Takes the next piece of a part: returns how many were left before, or 0 if none.
 
-    Whoever takes a piece of a region knows that the region is not over, and may read of the pool
-    what the caller has written for it.
+    A thread that has taken a piece of a region knows that the region is not over, and may read the
+    pool's fields that the caller wrote for it.
     """
     f = library.define("tw_take", I64, [PTR, I64])
     box, region = f.args
@@ -122,7 +122,7 @@ def _take(library: Library) -> None:
 
 
 def _run_part(library: Library) -> None:
-    """Runs what nobody has taken yet of part `index` of region `region`."""
+    """Runs the remaining pieces of part `index` of region `region`."""
     f = library.define("tw_run_part", VOID, [PTR, I64, I64])
     pool, index, region = f.args
     box = mailbox(f, pool, index)
@@ -142,9 +142,9 @@ def _run_part(library: Library) -> None:
 
 
 def _adopt_float_state(library: Library) -> None:
-    """Gives a worker the floating-point state in which its caller runs the region.
+    """Sets a worker's floating-point state to the caller's for this region.
 
-    Nothing is put back: every region brings its own, and between them a worker computes nothing.
+    It is not restored: every region brings its own, and between regions a worker computes nothing.
     """
     f = library.define("tw_adopt_floats", VOID, [PTR])
     (pool,) = f.args
@@ -158,7 +158,7 @@ def _adopt_float_state(library: Library) -> None:
 
 
 def _work(library: Library) -> None:
-    """The loop of a worker: wait for a region, run its part, then what is left of others."""
+    """The loop of a worker: wait for a region, run its part, then remaining pieces of others."""
     f = library.define("tw_work", PTR, [PTR])
     (box,) = f.args
     pool, index = f.get(box, Mailbox.POOL), f.get(box, Mailbox.INDEX)
@@ -166,7 +166,7 @@ def _work(library: Library) -> None:
         seen = f.get(box, Mailbox.SEEN)
         spin = f.get_atomic(pool, Pool.SPIN, "monotonic")
         f.call("tw_wait", f.at(box, Mailbox.GO), seen, f.at(box, Mailbox.PARKER), spin)
-        # A worker that comes late may see a region that is over: of that nothing is left to take.
+        # A late worker may see a region that is over, which has no pieces left to take.
         region = f.get_atomic(box, Mailbox.GO, "acquire")
         f.put(region, box, Mailbox.SEEN)
         with f.when(f.b.icmp_signed("==", region, END)):
@@ -179,7 +179,7 @@ def _work(library: Library) -> None:
 
 
 def _pin(library: Library) -> None:
-    """Ties worker `index` to its processor, where there is a list and the system allows it."""
+    """Pins worker `index` to its processor, where there is a list and the system allows it."""
     f = library.define("tw_pin", VOID, [PTR, I64, I64])
     pool, index, thread = f.args
     if not library.platform.ties_threads:
@@ -200,9 +200,9 @@ def _pin(library: Library) -> None:
 
 
 def _start(library: Library) -> None:
-    """Starts the workers; the caller holds the lock. Those the system refuses are done without.
+    """Starts the workers, or fewer if the system refuses some; the caller holds the lock.
 
-    A process that was forked off has mailboxes of its parent, perhaps of a region that ran.
+    A forked child has inherited mailboxes of its parent, perhaps of a running region.
     """
     f = library.define("tw_start", VOID, [PTR, I64])
     pool, pid = f.args
@@ -221,9 +221,8 @@ def _start(library: Library) -> None:
 
 
 def _without_signals(f: Body) -> Value | None:
-    """Workers take no signals: a handler, such as Python's for Ctrl-C, belongs to the program.
-
-    Those that the caller took before; none where the system has no signals.
+    """Blocks all signals, which workers inherit: a handler, such as Python's for Ctrl-C, must run
+    in the program's threads. Returns the caller's previous mask; None without signals.
     """
     platform = f.library.platform
     if not platform.is_posix:
