@@ -44,7 +44,7 @@ class HostProgram:
     dims: list[Var]
     #: The outputs that are parameters, by number; the others are returned in the record.
     direct: list[int]
-    #: For each output that is returned: the index in the record of its address, then its dimensions.
+    #: For each output that is returned: the record's index of its address, before its dimensions.
     records: dict[int, int]
     #: Where in the model each kernel call comes from, in the order of the calls.
     origins: list[str]
