@@ -1,7 +1,7 @@
 """Rewrites calls to narrower types by a table of rules, by operator.
 
 A rule sees a call and writes its replacement into a `Writing`, or returns None to leave the call as
-it is. The values that it returns replace the results, and are of the same types.
+it is. The last call that it writes takes over the results, which are of the same types.
 """
 
 from __future__ import annotations
