@@ -261,7 +261,7 @@ class ExprReader:
         return self.intrinsic(name, [self.operand(a) for a in node.args])
 
     def intrinsic(self, name: str, operands: list[Value]) -> Expr:
-        """A call; bare numbers among themselves are constants of their own types."""
+        """A call; if all operands are bare numbers, they are constants of their own types."""
         if not any(isinstance(o, Expr) for o in operands):
             operands = [as_expr(o) for o in operands]
         return call(name, *operands)
@@ -293,7 +293,7 @@ class ExprReader:
         return found
 
     def whole(self, node: ast.expr) -> int:
-        """A number that must be known now, such as one of lanes."""
+        """A number that must be known when the text is parsed, such as one of lanes."""
         value = self.value(node)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
@@ -351,7 +351,7 @@ class ExprReader:
 
 _Special = tuple[int, Callable[[ExprReader, ast.Call], Value]]
 
-#: Words that make expressions, with the number of their operands.
+#: Keywords that make expressions, with the number of their operands.
 _SPECIAL: dict[str, _Special] = {
     "min": (-1, lambda r, n: r.minmax(n)),
     "max": (-1, lambda r, n: r.minmax(n)),
