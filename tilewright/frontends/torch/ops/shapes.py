@@ -63,7 +63,7 @@ def expand(n: Node) -> Value:
 
 @converts("resize")
 def resize(n: Node) -> Value:
-    """The first elements in another shape; what would be after the last one has no value."""
+    """The first elements in another shape; elements after the last one have no value."""
     x, b, shape = n.tensor("self"), n.builder, n.shape
     wanted, held = (TensorType(x.dtype, s).size for s in (shape, x.shape))
     if wanted is None or held is None or wanted > held:
@@ -192,7 +192,7 @@ def unfold(n: Node) -> Value:
 def cat(n: Node) -> Value:
     dtype = n.dtype
     values = n.tensors("tensors", dtype)
-    # torch lets tensors of the shape (0,) stand among those of any shape.
+    # torch allows tensors of the shape (0,) among those of any shape.
     rank = max(v.ndim for v in values)
     kept = [v for v in values if v.ndim == rank and not _is_empty(v, rank)] or values[:1]
     if len(kept) == 1:
