@@ -13,7 +13,7 @@ from tilewright.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Ramp
 
 
 def bounds(expr: Expr, ranges: Ranges) -> Interval:
-    """Constants between which `expr` lies in every lane; unbounded for floats."""
+    """Constants that bound `expr` in every lane; unbounded for floats."""
     known = ranges.intervals
     found = known.get(expr)
     if found is not None:

@@ -116,7 +116,7 @@ def _parts(node: Expr) -> _Parts:
     return rule(node) if rule is not None else ()
 
 
-@lru_cache(maxsize=512)  # whoever asks for the leaves of a sum adds them up next
+@lru_cache(maxsize=512)  # sums whose leaves are requested are usually added up next
 def _region(root: Expr) -> list[tuple[Expr, _Parts]]:
     """The nodes of a sum with their parts, down to its leaves, operands before their users."""
     order: list[tuple[Expr, _Parts]] = []

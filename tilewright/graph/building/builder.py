@@ -141,7 +141,7 @@ class Builder(ControlFlow):
             value.known = np.array([*dims, None], object)[:-1].reshape(value.tensor.static_shape)
 
     def index(self, value: Value, index: Any) -> Value:
-        """`value[index]`: whole numbers, slices and `...`, as in NumPy."""
+        """`value[index]`: integers, slices and `...`, as in NumPy."""
         from tilewright.graph.building.indexing import apply_index
 
         return apply_index(self, value, index)

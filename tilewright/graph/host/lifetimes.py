@@ -28,7 +28,7 @@ def _shared(binding: Binding) -> Iterator[tuple[Value, Value]]:
 
 
 def unchanged_state(loop: Loop) -> dict[int, Value]:
-    """The carried values, by number, that every trip passes on as they are."""
+    """The carried values, by number, that every iteration passes on unchanged."""
     results = loop.body.results[1:]
     pairs = zip(loop.body.params[1:], results[: len(loop.initial)], loop.initial, strict=True)
     return {k: first for k, (p, result, first) in enumerate(pairs) if p is result}

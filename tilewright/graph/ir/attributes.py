@@ -17,7 +17,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
 Strings: TypeAlias = tuple[str, ...]
-#: A whole number that may be an expression over symbolic dimensions.
+#: An integer that may be an expression over symbolic dimensions.
 Dim: TypeAlias = int | Expr
 Dims: TypeAlias = tuple[Dim, ...]
 

@@ -12,7 +12,7 @@ from tilewright.graph.rewriting.context import PassContext
 
 
 def precision_text(module: Module) -> str:
-    """The precision that was asked for, and how many products are computed in which type."""
+    """The chosen precision, and how many products are computed in which type."""
     asked = PassContext.current().precision
     if asked == "float32" and not _has_bytes(module):
         return asked

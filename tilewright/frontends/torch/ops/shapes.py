@@ -252,7 +252,7 @@ def circular_pad(n: Node) -> Value:
 def padded(
     n: Node, x: Value, pads: Sequence[Dim], mode: str = "constant", value: Value | None = None
 ) -> Value:
-    """So many elements more, given for the last dimension first."""
+    """Padded by these numbers of elements, given for the last dimension first."""
     before: list[Dim] = [0] * x.ndim
     after: list[Dim] = [0] * x.ndim
     for k in range(len(pads) // 2):
@@ -295,7 +295,7 @@ def channel_shuffle(n: Node) -> Value:
 @converts("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")
 def size_of(n: Node) -> Any:
     if not n.op.startswith("sym_size"):
-        # Where a tensor lies in memory: only checks of torch's ask for that.
+        # The position of a tensor in memory, which only torch's checks use.
         return n.result
     return n.tensor("self").shape[n.axis("dim")]
 
