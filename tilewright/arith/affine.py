@@ -1,4 +1,4 @@
-"""Maps between index spaces, made of +, *, // and %."""
+"""Maps between index spaces, composed of +, *, // and %."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AffineMap:
         return AffineMap(inner.inputs, self.apply(inner.outputs))
 
     def output_extents(self, extents: Sequence[Expr | int]) -> tuple[Expr, ...]:
-        """How far each output goes from 0 while the inputs run below `extents`."""
+        """The extent of each output, from 0, while the inputs are below `extents`."""
         ranges = self._ranges(extents)
         return tuple(self._extent(o, ranges) for o in self.outputs)
 
@@ -75,7 +75,7 @@ class AffineMap:
         return self._inverse(extents, onto=True)
 
     def left_inverse(self, extents: Sequence[Expr | int]) -> AffineMap | None:
-        """The map back from the outputs that are met, where each is met once (padding is not)."""
+        """The map back from the outputs that occur, where each occurs once (padding does not)."""
         return self._inverse(extents, onto=False)
 
     def _ranges(self, extents: Sequence[Expr | int]) -> Ranges:

@@ -1,4 +1,4 @@
-"""Constant bounds of expressions, by interval arithmetic over their sums."""
+"""Constant bounds of expressions, by interval arithmetic on their sums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.ir import Binary, Broadcast, Call, Cast, Const, Expr, Load, Ramp
 
 
 def bounds(expr: Expr, ranges: Ranges) -> Interval:
-    """Constants between which `expr` lies in every lane; unbounded for floats."""
+    """Constants that bound `expr` in every lane; unbounded for floats."""
     known = ranges.intervals
     found = known.get(expr)
     if found is not None:
@@ -38,7 +38,7 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval:
 
 
 def linear_bounds(total: Linear, ranges: Ranges) -> Interval:
-    """Where the exact value of a sum lies."""
+    """The interval of the exact value of a sum."""
     low: int | None = total.constant
     high: int | None = total.constant
     for atom, coefficient in total.terms.items():
@@ -51,13 +51,13 @@ def linear_bounds(total: Linear, ranges: Ranges) -> Interval:
 
 
 def exact_linear(expr: Expr, ranges: Ranges) -> Linear | None:
-    """`expr` as a sum whose exact value is that of `expr`, where its type does not make it wrap."""
+    """`expr` as a sum with the same exact value, if its type does not make it wrap around."""
     total = linear(expr)
     return total if is_exact(total, ranges) else None
 
 
 def is_exact(total: Linear, ranges: Ranges) -> bool:
-    """Is the exact value of the sum its value in its type?"""
+    """Is the exact value of the sum its value in its type, without wrapping around?"""
     if is_index(total.dtype):
         return True
     return linear_bounds(total, ranges).within(Interval.of_type(total.dtype))
@@ -73,7 +73,7 @@ def _atom_bounds(atom: Expr, ranges: Ranges) -> Interval:
 
 
 def _needed(node: Expr) -> tuple[Expr, ...] | list[Expr]:
-    """What must be bounded first."""
+    """The operands that must be bounded first."""
     if not node.dtype.is_integer:
         return ()
     if is_sum(node) or is_product(node):

@@ -73,7 +73,7 @@ def _either(e: Any, known: _Known) -> int:
 
 
 def _of_bits(e: Binary, known: _Known) -> int:
-    """What both divide by, as far as it is a power of two: low bits that are zero in both."""
+    """The powers of two that divide both: low bits that are zero in both."""
     both = _either(e, known)
     return both & -both
 

@@ -16,7 +16,7 @@ class Interval(NamedTuple):
 
     @staticmethod
     def of_type(dtype: DType) -> Interval:
-        """What a value of this type can be; the index type counts as unbounded."""
+        """The values that this type can hold; the index type counts as unbounded."""
         if dtype.is_bool:
             return Interval(0, 1)
         if not dtype.is_integer or is_index(dtype):
@@ -32,7 +32,7 @@ class Interval(NamedTuple):
         return self.low is not None and self.high is not None and self.low > self.high
 
     def within(self, other: Interval) -> bool:
-        """Does `other` hold all of this one?"""
+        """Does `other` contain all of this one?"""
         low_fits = other.low is None or (self.low is not None and self.low >= other.low)
         high_fits = other.high is None or (self.high is not None and self.high <= other.high)
         return low_fits and high_fits
@@ -114,11 +114,11 @@ class Interval(NamedTuple):
         return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
 
     def lesser(self, other: Interval) -> Interval:
-        """Where min(a, b) lies."""
+        """The interval of min(a, b)."""
         return Interval(_both(min, self.low, other.low), _present(min, self.high, other.high))
 
     def greater(self, other: Interval) -> Interval:
-        """Where max(a, b) lies."""
+        """The interval of max(a, b)."""
         return Interval(_present(max, self.low, other.low), _both(max, self.high, other.high))
 
 
@@ -128,7 +128,7 @@ _INFINITY = float("inf")
 
 
 def is_index(dtype: DType) -> bool:
-    """Is it the type of indices, whose arithmetic is taken not to overflow?"""
+    """Is it the type of indices, whose arithmetic is assumed not to overflow?"""
     return dtype.kind == "int" and dtype.bits == 64
 
 
@@ -141,7 +141,7 @@ def union_of(parts: Iterable[Interval]) -> Interval:
 
 
 def wrapped(interval: Interval, dtype: DType) -> Interval:
-    """Where values of `interval` land when they are cut to the width of `dtype`."""
+    """The values of `interval`, wrapped around to the width of `dtype`."""
     if is_index(dtype) or not dtype.is_integer:
         return interval
     whole = Interval.of_type(dtype)
@@ -153,7 +153,7 @@ def wrapped(interval: Interval, dtype: DType) -> Interval:
 
 
 def wrap(value: int, dtype: DType) -> int:
-    """`value` cut to the width of `dtype`."""
+    """`value`, wrapped around to the width of `dtype`."""
     bits = value & ((1 << dtype.bits) - 1)
     negative = dtype.kind == "int" and bits >> (dtype.bits - 1)
     return bits - (1 << dtype.bits) if negative else bits
@@ -202,7 +202,7 @@ def _divide(a: Interval, smallest: int, largest: int | None) -> Interval:
 def _quotient(end: int | None, smallest: int, largest: int | None, down: bool) -> int | None:
     if end is None:
         return None
-    # The extreme quotient comes from the least divisor when it leads away from zero.
+    # The extreme quotient comes from the least divisor when it is away from zero.
     away = end < 0 if down else end > 0
     if away:
         return end // smallest

@@ -1,10 +1,10 @@
-"""Block bindings taken apart: sums of pieces of loops.
+"""Decomposes block bindings into sums of pieces of loops.
 
     binding = base + Σ scale · (mark // lower % extent)
 
 A mark is a loop variable, or several loops fused into one number (the sum of their pieces).
-Bindings are bijective when the pieces of every mark partition it, and the scales within every
-binding nest: then each combination of values is met exactly once.
+Bindings are bijective when the pieces of every mark partition it, and the scales in every binding
+nest: then each combination of values occurs exactly once.
 
     vi = i // 4,  vj = i % 4              i in 0 … 31: two pieces of the mark i
     v  = io*6 + ii  where io*6 + ii < 32  one mark of two loops, cut to 32 by the predicate
@@ -24,13 +24,13 @@ from tilewright.ir import TRUE, Expr, Var, const, free_vars, is_const
 
 @dataclass(slots=True)
 class IterMap:
-    """What became of bindings: `reason` says why they are not bijective, if they are not."""
+    """The decomposed bindings; `reason` says why they are not bijective, if they are not."""
 
     sums: tuple[Sum, ...] = ()
     #: How many values each binding takes, from 0 up.
     extents: tuple[Expr, ...] = ()
     bijective: bool = False
-    #: Does it take the predicate to make them so?
+    #: Are they so only with the predicate?
     under_predicate: bool = False
     reason: str = ""
     marks: list[Mark] = field(default_factory=list[Mark])
@@ -43,11 +43,11 @@ def detect_bindings(
     domain: Sequence[Expr | int] | None = None,
     ranges: Ranges | None = None,
 ) -> IterMap:
-    """Take `bindings` apart into pieces of the loops, outermost first in `loop_extents`.
+    """Decompose `bindings` into pieces of the loops, outermost first in `loop_extents`.
 
-    They are bijective when all loops together meet every combination of values exactly once; with
+    They are bijective when all loops together give every combination of values exactly once; with
     a `domain`, when these are exactly the values below its extents. `ranges` knows about other
-    variables; without it, the symbols in extents are taken to be dimensions.
+    variables; without it, the symbols in extents are assumed to be dimensions.
     """
     known = dimensions(loop_extents.values()) if ranges is None else ranges
     for var, extent in loop_extents.items():
@@ -76,7 +76,7 @@ def dimensions(extents: Iterable[Expr | int]) -> Ranges:
 
 
 def nested_extent(total: Sum, ranges: Ranges, exact_base: bool = True) -> Expr:
-    """How many values a sum takes; its pieces must follow each other without gap or overlap."""
+    """How many values a sum takes; its pieces must be adjacent, without gap or overlap."""
     if exact_base and not is_const(total.base, 0):
         raise NoIterMapError(f"`{total.source}` does not start at 0")
     size: Expr = const(1)
@@ -86,7 +86,7 @@ def nested_extent(total: Sum, ranges: Ranges, exact_base: bool = True) -> Expr:
 
 
 def in_nesting_order(total: Sum, ranges: Ranges) -> list[Piece]:
-    """The pieces of a sum from the smallest scale up, each scale the size of those before."""
+    """The pieces of a sum by increasing scale, each scale the size of those before."""
     left: list[Piece] = [p for p in total.pieces if not is_const(p.extent, 1)]
     found: list[Piece] = []
     size: Expr = const(1)

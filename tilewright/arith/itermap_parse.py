@@ -1,4 +1,4 @@
-"""Reading bindings as sums of pieces of loops (see `arith.itermap`)."""
+"""Parses bindings as sums of pieces of loops (see `arith.itermap`)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class NoIterMapError(Exception):
 
 @dataclass(slots=True, eq=False)
 class Mark:
-    """A number that runs over 0 … extent - 1: a loop variable, or fused pieces (`inner`)."""
+    """A number in 0 … extent - 1: a loop variable, or fused pieces (`inner`)."""
 
     source: Expr
     extent: Expr
     inner: Sum | None = None
-    #: Cut by the predicate to fewer values than its loops make.
+    #: Restricted by the predicate to fewer values than its loops give.
     is_cut: bool = False
 
 
@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class Sum:
-    """base + pieces; `source` is the expression that was read."""
+    """base + pieces; `source` is the expression that was parsed."""
 
     source: Expr
     pieces: tuple[Piece, ...]
@@ -62,7 +62,7 @@ class _Cut:
 
 
 class Parser:
-    """Reads bindings over some loops."""
+    """Parses bindings over some loops."""
 
     def __init__(self, loop_extents: Mapping[Var, Expr | int], ranges: Ranges) -> None:
         self.ranges = ranges
@@ -72,7 +72,7 @@ class Parser:
         self._extents = {v: simplify(as_expr(e), ranges) for v, e in loop_extents.items()}
 
     def read_predicate(self, predicate: Expr) -> None:
-        """Keep what a predicate says: conditions of the form `sum of loops < limit`."""
+        """Keep the conditions of a predicate, of the form `sum of loops < limit`."""
         for condition in conjuncts(simplify(predicate, self.ranges)):
             if is_const(condition, True) or prove(condition, self.ranges):
                 continue
@@ -111,7 +111,7 @@ class Parser:
     # ---- reading ----
 
     def parse(self, expr: Expr) -> Sum:
-        """`expr` as a sum of pieces; one whole mark where the predicate cuts the sum."""
+        """`expr` as a sum of pieces; one whole mark where the predicate bounds the sum."""
         total = self._sum(simplify(expr, self.ranges), _DEPTH)
         if self._cut_of(total) is None:
             return total
@@ -131,7 +131,7 @@ class Parser:
         return Sum(expr, tuple(pieces), simplify(base, self.ranges))
 
     def _without_cuts(self, total: Linear, depth: int) -> tuple[Linear, list[Piece]]:
-        """The rest of a sum of which the predicate cuts a part, and that part as one piece.
+        """A sum of which the predicate bounds a part: the rest, and that part as one piece.
 
         n * 32 + i * 11 + j  where i * 11 + j < 32
         """
@@ -145,7 +145,7 @@ class Parser:
         return total, pieces
 
     def _term(self, atom: Expr, k: int, depth: int) -> list[Piece]:
-        """k * atom: one factor of it runs, the others are its scale."""
+        """k * atom: one factor of it depends on loops, the others are its scale."""
         parts = factors(atom)
         running = [f for f in parts if not free_vars(f).isdisjoint(self._extents)]
         fixed = [f for f in parts if free_vars(f).isdisjoint(self._extents)]
@@ -210,7 +210,7 @@ class Parser:
         return mark
 
     def exact_quotient(self, a: Expr, b: Expr) -> Expr | None:
-        """a / b where it is whole."""
+        """a / b where b divides a."""
         quotient = simplify(Binary("floordiv", a, b), self.ranges)
         return quotient if prove_equal(quotient * b, a, self.ranges) else None
 

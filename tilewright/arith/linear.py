@@ -1,8 +1,8 @@
 """Integer expressions as sums: `constant + Σ coefficient · atom`.
 
-An atom is whatever is no sum: a variable, a load, a quotient, a minimum …, or a product of such in
+An atom is anything but a sum: a variable, a load, a quotient, a minimum …, or a product of such in
 canonical order. Coefficients are exact integers. Sums wrap around with their type, which keeps them
-congruent; only where the true value fits the type (`is_index`, or by bounds) are they equal to it.
+congruent; they equal the true value only where it fits the type (`is_index`, or by bounds).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Linear:
 
     __slots__ = ("constant", "dtype", "terms", "written")
 
-    #: The expression, once it was asked for.
+    #: The expression, once it was needed.
     written: Expr | None
 
     def __init__(self, terms: dict[Expr, int], constant: int, dtype: DType) -> None:
@@ -71,7 +71,7 @@ class Linear:
         return result.plus(Linear(other.terms, 0, self.dtype), self.constant)
 
     def without(self, *atoms: Expr) -> Linear:
-        # A set looks by identity; `in` on a tuple would ask ==, which builds an expression.
+        # A set compares by identity; `in` on a tuple would use ==, which builds an expression.
         left = set(atoms)
         terms = {a: c for a, c in self.terms.items() if a not in left}
         return Linear(terms, self.constant, self.dtype)
@@ -129,7 +129,7 @@ def number(expr: Expr) -> int | None:
 
 
 def constant_of(value: int, dtype: DType) -> Expr:
-    """A constant cut to its type; the same in every lane of a vector."""
+    """A constant, wrapped around to its type; the same in every lane of a vector."""
     scalar = const(wrap(value, dtype), dtype.scalar)
     return Broadcast(scalar, dtype.lanes) if dtype.is_vector else scalar
 
@@ -156,7 +156,7 @@ def product(parts: Iterable[Expr]) -> Expr:
 
 
 def without_factors(atom: Expr, wanted: list[Expr]) -> list[Expr] | None:
-    """What is left of a product divided by some of its factors; None where it lacks one."""
+    """A product without some of its factors; None where it lacks one."""
     left = factors(atom)
     for factor in wanted:
         position = next((i for i, f in enumerate(left) if f is factor), None)

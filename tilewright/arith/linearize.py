@@ -1,4 +1,4 @@
-"""Taking integer expressions apart into sums."""
+"""Converts integer expressions to sums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Parts = tuple[tuple[Expr, int], ...]
 
 #: Products of sums are multiplied out as long as they have no more terms than this.
 _EXPANSION_LIMIT = 32
-#: Sums taken apart lately; bounded by starting afresh.
+#: Sums converted lately; the table is replaced when it is full.
 _linears: list[dict[Expr, Linear]] = [{}]
 _REMEMBERED = 10_000
 
@@ -27,7 +27,7 @@ def linear(root: Expr) -> Linear:
     if found is not None:
         return found
     if len(known) > _REMEMBERED:
-        # Replaced, not cleared: another thread may be in the midst of using it.
+        # Replaced, not cleared: another thread may be using it.
         _linears[0] = known = {}
     pending = [root]
     while pending:
@@ -44,23 +44,23 @@ def linear(root: Expr) -> Linear:
 
 
 def remember(expr: Expr, total: Linear) -> None:
-    """`expr` was written from `total`: no need to take it apart again."""
+    """Remember that `expr` was written from `total`, so that it need not be converted again."""
     _linears[0][expr] = total
 
 
 def written_from(expr: Expr) -> Linear | None:
-    """The sum that `expr` was written from, if it was lately."""
+    """The sum that `expr` was written from, if that is still remembered."""
     total = _linears[0].get(expr)
     return total if total is not None and total.written is expr else None
 
 
 def collect(root: Expr, of_leaf: OfLeaf) -> Linear:
-    """`root` as a sum, where `of_leaf` gives what its leaves stand for."""
+    """`root` as a sum, where `of_leaf` gives the sums for its leaves."""
     return _collect(root, _region(root), of_leaf)
 
 
 def leaves_of(expr: Expr) -> list[Expr]:
-    """What a sum adds up: its atoms and products, each once."""
+    """The terms of a sum: its atoms and products, each once."""
     return [n for n, parts in _region(expr) if not parts and number(n) is None]
 
 
@@ -104,19 +104,19 @@ _PARTS: Mapping[str, Callable[[Any], _Parts]] = {
 }
 
 
-#: An exact type is compared faster than `isinstance` answers, and this is asked of every node.
+#: Comparing exact types is faster than `isinstance`, and this is done for every node.
 _WITH_PARTS = frozenset([Binary, Unary])
 
 
 def _parts(node: Expr) -> _Parts:
-    """What a sum adds up, with factors; nothing for an atom."""
+    """The terms that a node adds up, with factors; nothing for an atom."""
     if type(node) not in _WITH_PARTS:
         return ()
     rule = _PARTS.get(cast(Binary, node).op)
     return rule(node) if rule is not None else ()
 
 
-@lru_cache(maxsize=512)  # whoever asks for the leaves of a sum adds them up next
+@lru_cache(maxsize=512)  # sums whose leaves are requested are usually added up next
 def _region(root: Expr) -> list[tuple[Expr, _Parts]]:
     """The nodes of a sum with their parts, down to its leaves, operands before their users."""
     order: list[tuple[Expr, _Parts]] = []

@@ -1,8 +1,8 @@
 """Is a sum never negative? The search behind every proof.
 
-A sum is relaxed step by step towards something that constant bounds decide, each step replacing
-the sum by ones that are no larger: a variable by the bound that its sign asks for, innermost first;
-a quotient, a minimum, a maximum … by what is known of it; and known facts are subtracted.
+A sum is relaxed step by step towards one that constant bounds decide. Each step replaces the sum by
+ones that are no larger: a variable by the bound for its sign, innermost first; a quotient, a
+minimum, a maximum … by a known bound; and known facts are subtracted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.arith.points import refuted
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Cast, Expr, Select, Var
 
-#: Steps a proof may take: in passing, during simplification; and when it is asked for.
+#: Most steps of a proof: during simplification, and when it is requested.
 CHEAP, THOROUGH = 12, 400
 _DEPTH = 14
 
@@ -52,7 +52,7 @@ def _by_bounds(total: Linear, ranges: Ranges) -> bool | None:
 
 
 class _Search:
-    """One proof: how many steps are left, and what was tried."""
+    """One proof: the steps that are left, and the sums that were tried."""
 
     def __init__(self, ranges: Ranges, effort: int) -> None:
         self.ranges, self.effort = ranges, effort
@@ -81,7 +81,7 @@ class _Search:
         return low is not None and low >= 0
 
     def _relaxations(self, total: Linear, depth: int) -> Iterator[Goals]:
-        """Each is a way to prove `total` non-negative: by proving all of its sums so."""
+        """Ways to prove `total` non-negative: each by proving all of its sums non-negative."""
         yield from self._join_remainders(total)
         yield from self._open_first(total)
         yield from self._eliminate(total, depth)
@@ -101,7 +101,7 @@ class _Search:
 
     def _open_first(self, total: Linear) -> Iterator[Goals]:
         """By the first atom that can be opened; then by the first of those that depend on the
-        innermost loop, whose bounds may tell of the others."""
+        innermost loop, whose bounds may determine those of the others."""
         opened = None
         for atom, coefficient in total.ordered():
             ways = list(open_atom(atom, coefficient, total.without(atom), self.ranges))
@@ -186,7 +186,7 @@ def end_at(var: Var, ranges: Ranges, low: bool) -> Linear | None:
 
 
 def _cancel(total: Linear, fact: Linear) -> Iterator[Goals]:
-    """Subtract so much of a fact (>= 0) that a term they share disappears."""
+    """Subtract a multiple of a fact (>= 0) such that a term they share disappears."""
     for atom, coefficient in total.terms.items():
         known = fact.terms.get(atom, 0)
         if known * coefficient > 0:
@@ -194,7 +194,7 @@ def _cancel(total: Linear, fact: Linear) -> Iterator[Goals]:
 
 
 def _multiple(total: Linear, c: int) -> Linear:
-    """What is not negative just where `total`, a whole number, is not: c * total + c - 1."""
+    """c * total + c - 1: for integers, this is not negative exactly where `total` is not."""
     return total.scaled(c).shifted(c - 1)
 
 
@@ -249,7 +249,7 @@ def _open_quotient_by_symbol(
     d = exact_linear(atom.b, ranges)
     if d is None or not is_index(d.dtype) or abs(k) != 1 or not _is_above_zero(d, ranges):
         return
-    # What was widened is told by itself, and is no factor of wider numbers.
+    # Values that were widened are bounded by themselves, not as factors of wider numbers.
     if any(term.dtype is not d.dtype for term in rest.terms):
         return
     yield (rest.shifted(1).times(d).minus(x).shifted(-1) if k < 0 else rest.times(d).plus(x),)

@@ -1,7 +1,7 @@
 """A deterministic order of expressions, so that a sum has one way to be written.
 
-The order depends on structure and on the names of variables, not on addresses; variables that
-share a name are told apart by the order in which they were made.
+The order depends on structure and on the names of variables, not on addresses; variables of the
+same name are ordered by creation.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tilewright.ir import Binary, Call, Cast, Const, Expr, Load, Ramp, Unary, Va
 
 Key = tuple[int, str, int, int]
 
-#: Bounded by starting afresh: keys are cheap to compute again.
+#: Replaced when it is full: keys are cheap to compute again.
 _keys: list[dict[Expr, Key]] = [{}]
 _LIMIT = 10_000
 
 
 def order_key(root: Expr) -> Key:
-    """What expressions are sorted by."""
+    """The key by which expressions are sorted."""
     known = _keys[0]
     found = known.get(root)
     if found is not None:
         return found
     if len(known) > _LIMIT:
-        # Replaced, not cleared: another thread may be in the midst of using it.
+        # Replaced, not cleared: another thread may be using it.
         _keys[0] = known = {}
     pending = [root]
     while pending:

@@ -1,9 +1,9 @@
-"""Points at which all holds that a context knows: what is false at one of them needs no proof.
+"""Points that satisfy all that a context knows: what is false at one of them needs no proof.
 
-Most proofs that are tried are of what does not hold, and a search that finds nothing takes the
-longest. A point gives every variable a value within its bounds, such that no known fact is broken.
-A sum that is negative at a point is not shown to be above zero by any search, since searches rely
-on the same bounds and facts: what is refuted here is exactly what would not be found there.
+Most attempted proofs are of statements that are false, and a search that finds nothing takes the
+longest. A point gives every variable a value within its bounds, such that no known fact is
+violated. If a sum is negative at a point, no search can prove it non-negative, since searches rely
+on the same bounds and facts: so nothing is refuted here that a search would have proved.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tilewright.arith.linear import Linear
 from tilewright.arith.ranges import Ranges
 from tilewright.ir import Binary, Cast, Const, Expr, Unary, Var
 
-#: The values of something at all points, in their order.
+#: The values of an expression at all points, in their order.
 _Values = tuple[int, ...]
 _Choice = Callable[[int, int], int]
 _Operation = Callable[[int, int], int]
 
-#: How values are taken from what a variable may be, one way for each point.
+#: Ways to choose a value between bounds.
 _CHOICES: Final[tuple[_Choice, ...]] = (
     lambda low, _high: low,
     lambda _low, high: high,
@@ -32,8 +32,8 @@ _CHOICES: Final[tuple[_Choice, ...]] = (
     lambda low, high: max(high - 1, low),
     lambda low, high: low + (high - low) // 3,
 )
-#: By which of them each point chooses, by the place of a variable among all: the same for all, and
-#: some variables against others.
+#: The ways by which each point chooses, in turn for its variables: the same for all, or some
+#: variables against others.
 _WAYS: Final = (
     (0,),
     (1,),
@@ -50,15 +50,15 @@ _WAYS: Final = (
     (4,),
     (2,),
 )
-#: What sizes without a limit are at the points, at least: they are different from each other.
+#: Least values of unlimited sizes at the points, different from each other.
 _SIZES: Final = (1, 7, 64, 13, 33, 1000, 2, 50, 5, 96)
 
 
 class Points:
-    """Points of a context, and what was evaluated at them."""
+    """Points of a context, and the values of expressions there."""
 
     def __init__(self, ranges: Ranges) -> None:
-        # Not the context itself, which holds its points.
+        # Not the context itself, which holds its points: that would be a cycle.
         self._bounds, self._limits = ranges.variables, ranges.limits
         self._count = len(_WAYS)
         self._known: dict[Expr, _Values | None] = {}
@@ -72,7 +72,7 @@ class Points:
         return values is not None and min(values) < 0
 
     def _keep(self, facts: Sequence[Linear]) -> None:
-        """Drop the points at which something known is broken; all, where that cannot be told."""
+        """Drop the points that violate something known; all of them, where that is undecided."""
         pairs = [pair for var in self._bounds for pair in self._ordered(var)]
         pairs += [((0,) * self._count, self._sum(fact)) for fact in facts]
         possible = [True] * self._count
@@ -92,7 +92,7 @@ class Points:
             self._known[expr] = None if values is None else tuple(compress(values, possible))
 
     def _ordered(self, var: Var) -> Iterator[tuple[_Values | None, _Values | None]]:
-        """What is not above what, by the bounds of a variable."""
+        """Pairs of which the first is not greater, by the bounds of a variable."""
         known = self._bounds[var]
         if known.low is not None:
             yield self._of(known.low), self._of(var)
@@ -132,12 +132,12 @@ class Points:
         values = rule(node, [self._known[o] for o in node.operands], self._count)
         if values is None or is_index(node.dtype):
             return values
-        # What a type cuts off is not known.
+        # Values that the type wraps around are unknown.
         limits = Interval.of_type(node.dtype)
         return values if all(Interval(v, v).within(limits) for v in values) else None
 
     def _choose(self, var: Var) -> None:
-        """Values of a variable between its bounds, as far as these speak of earlier ones."""
+        """Choose values of a variable between its bounds, as far as these use earlier ones."""
         low, high = (None if e is None else self._of(e) for e in self._bounds[var][:2])
         if var not in self._known and not var.dtype.is_vector:
             self._known[var] = self._between(var, low, high)
@@ -153,7 +153,7 @@ class Points:
         return tuple([way(a, b) for way, a, b in zip(ways, low, high, strict=True)])
 
     def _size(self, place: int, point: int) -> int:
-        """All one at the first points, and different from each other at the rest."""
+        """1 for all sizes at the first points; different from each other at the rest."""
         return 1 if point < 2 else _SIZES[(3 * place + point) % len(_SIZES)]
 
     def _end(self, end: _Values | None, limit: int | None) -> _Values | None:
@@ -161,7 +161,7 @@ class Points:
 
 
 def refuted(total: Linear, ranges: Ranges) -> bool:
-    """Whether a sum is negative at a point at which all holds that is known."""
+    """Whether a sum is negative at a point that satisfies all that is known."""
     memo = ranges.memo("points")
     points = memo.get(None)
     if points is None:

@@ -45,7 +45,7 @@ def prove_equal(a: Expr, b: Expr, ranges: Ranges | None = None) -> bool:
 def _prove_logic(condition: Binary, ranges: Ranges) -> bool:
     if condition.op == "and":
         return prove(condition.a, ranges) and prove(condition.b, ranges)
-    # One side may be taken as false while the other is shown.
+    # One side may be assumed false while the other is proved.
     return prove(condition.b, ranges.assuming(Unary("not", condition.a))) or prove(
         condition.a, ranges.assuming(Unary("not", condition.b))
     )
@@ -73,12 +73,12 @@ def _is_not_zero(difference: Linear, ranges: Ranges) -> bool:
 
 
 def _misses_zero(difference: Linear, ranges: Ranges) -> bool:
-    """The variable part moves in steps that never meet the constant: 4*i + 2 != 0."""
+    """Whether the variable part has steps that never give the constant: 4*i + 2 != 0."""
     step = math.gcd(*(c * divisor(a, ranges) for a, c in difference.terms.items()))
     return difference.constant % step != 0 if step else difference.constant != 0
 
 
-#: What must hold for b - a so that `a op b`.
+#: The conditions on b - a for `a op b`.
 _COMPARE: dict[str, Callable[[Linear, Ranges], bool]] = {
     "lt": lambda d, r: is_nonnegative(d.shifted(-1), r),
     "le": lambda d, r: is_nonnegative(d, r),

@@ -1,4 +1,4 @@
-"""What is known about variables at some place of a program."""
+"""What is known about variables at some point of a program."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from tilewright.ir import (
 
 
 class Bounds(NamedTuple):
-    """Symbolic bounds of a variable, inclusive, in terms of what was known before it."""
+    """Symbolic bounds of a variable, inclusive, in terms of variables known before it."""
 
     low: Expr | None
     high: Expr | None
-    #: Variables added later have higher positions: their bounds may speak of the earlier ones.
+    #: Variables added later have higher positions: their bounds may use earlier ones.
     position: int
 
 
 class Ranges:
     """An immutable context: ranges of variables, and conditions that hold.
 
-    A variable that runs over 0 … n - 1 has a value, so that n is known to be positive too.
-    Equal questions are asked often: answers are kept for as long as the context lives.
+    A variable in 0 … n - 1 has a value, so that n is known to be positive too.
+    Equal questions are frequent: answers are kept for as long as the context lives.
     """
 
     __slots__ = (
@@ -59,11 +59,11 @@ class Ranges:
 
     #: Variables with symbolic or constant bounds.
     variables: dict[Var, Bounds]
-    #: Constant limits of atoms, from ranges and from conditions about one atom alone.
+    #: Constant limits of atoms, from ranges and from conditions on a single atom.
     limits: dict[Expr, Interval]
     #: Sums that are not negative.
     facts: tuple[Linear, ...]
-    #: The variables that a bound (by its variable) or a fact ties to each other.
+    #: The variables that a bound (by its variable) or a fact relates to each other.
     links: dict[Var | Linear, frozenset[Var]]
     #: Boolean expressions that are true.
     conditions: frozenset[Expr]
@@ -76,7 +76,7 @@ class Ranges:
     #: Remembered results of other questions, one table per question.
     answers: dict[str, dict[Any, Any]]
     #: The context that this one was derived from, while that lives, and the variables that more is
-    #: known about here. It must not keep its source alive, which holds what was derived from it.
+    #: known about here. A weak reference, since the source holds the contexts derived from it.
     source: ReferenceType[Ranges] | None
     news: frozenset[Var]
 
@@ -129,7 +129,7 @@ class Ranges:
         return after
 
     def _link(self, by: Var | Linear, parts: Iterable[Expr]) -> None:
-        """Remember which variables a bound, or a fact, ties to each other."""
+        """Remember which variables a bound, or a fact, relates to each other."""
         tied = frozenset[Var]().union(*(part.variables for part in parts))
         self.links.pop(by, None)
         if len(tied) > 1:
@@ -155,7 +155,7 @@ class Ranges:
         return after
 
     def limit(self, atom: Expr) -> Interval:
-        """The constants between which an atom is known to lie."""
+        """The constant bounds that are known for an atom."""
         found = self.limits.get(atom)
         return Interval.of_type(atom.dtype) if found is None else found
 
@@ -168,10 +168,10 @@ class Ranges:
         return self.answers.setdefault(question, {})
 
     def asked_about(self, variables: frozenset[Var]) -> Ranges:
-        """The first context that knew what is known here of some variables.
+        """The outermost context with the same knowledge about some variables.
 
-        Answers that are found there hold for all contexts inside it: a loop says nothing about
-        what does not depend on its variable.
+        Answers that are found there hold for all contexts inside it: a loop adds nothing about
+        expressions that do not depend on its variable.
         """
         ranges = self
         while ranges.source is not None and ranges.news.isdisjoint(variables):
@@ -187,9 +187,9 @@ class Ranges:
         about: frozenset[Var] | None,
         derive: Callable[[], Ranges],
     ) -> Ranges:
-        """The context that knows something more: the same for all that learn the same.
+        """The context with additional knowledge, shared by all who add the same.
 
-        What it learns is about some variables; None where it may be about anything.
+        The knowledge is about some variables; None where it may be about anything.
         """
         known = self.memo("derived")
         found = known.get(what)
@@ -201,7 +201,7 @@ class Ranges:
         return found
 
     def _touched_by(self, about: frozenset[Var]) -> frozenset[Var]:
-        """All variables that may be known better where something is learned about some."""
+        """All variables about which more may be known, if more is known about some."""
         grown = True
         while grown:
             grown = False
@@ -223,7 +223,7 @@ class Ranges:
         return copy
 
     def _refresh_limits(self, before: dict[Expr, Interval]) -> None:
-        """A condition on one variable narrows those whose bounds speak of it."""
+        """A condition on one variable narrows those whose bounds use it."""
         if self.limits == before:
             return
         for var, known in self.variables.items():
@@ -292,7 +292,7 @@ class Ranges:
         return low is not None and low >= 0
 
     def _exact(self, expr: Expr) -> Linear | None:
-        """`expr` as a sum that equals it also where its type wraps around."""
+        """`expr` as a sum that equals it, without wrapping around."""
         from tilewright.arith.bounds import exact_linear
 
         return None if expr.dtype.is_vector else exact_linear(expr, self)
@@ -342,7 +342,7 @@ def _scalar(function: Function, number: int) -> Var:
 
 
 def _where_positive(extent: Expr) -> Expr:
-    """An extent over which something runs is not 0: there, max(e, 0) is e."""
+    """The extent of a loop in its body, where it is not 0: there, max(e, 0) is e."""
     if not isinstance(extent, Binary) or extent.op != "max":
         return extent
     ends = [(extent.a, number(extent.b)), (extent.b, number(extent.a))]
@@ -350,7 +350,7 @@ def _where_positive(extent: Expr) -> Expr:
 
 
 def _reads_memory(expr: Expr) -> bool:
-    """Whether it says something about other things than variables."""
+    """Whether it depends on anything but variables."""
     return any(isinstance(e, Load | Call) for e in walk_expr(expr))
 
 
@@ -364,8 +364,8 @@ def _simplified(expr: Expr, ranges: Ranges) -> Expr:
     return simplify(expr, ranges)
 
 
-#: What the context of those who know nothing, from which all others come, remembers before it
-#: starts afresh: answers of its own, and contexts.
+#: Sizes from which the empty context, from which all others derive, is replaced: its own answers,
+#: and contexts derived.
 _REMEMBERED, _CONTEXTS = 10_000, 1000
 _nothing = [Ranges()]
 _derived_so_far = [0]

@@ -1,4 +1,4 @@
-"""Index expressions in floating point, which has room for what 64 bits do not hold."""
+"""Index expressions in floating point, where values do not wrap around that exceed 64 bits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _KEPT: Final = frozenset({"add", "sub", "mul", "min", "max"})
 
 
 def rough(e: Expr) -> Expr:
-    """About the value that an expression has before it wraps around; quotients are not rounded."""
+    """Roughly the value of an expression without wrapping around; quotients are not rounded."""
     if isinstance(e, Binary) and e.op in _KEPT:
         return binary(e.op, rough(e.a), rough(e.b))
     if isinstance(e, Binary) and e.op == "floordiv":
-        # No less than the quotient, and no more than by one.
+        # Not less than the quotient, and greater by at most one.
         return binary("div", rough(e.a), rough(e.b))
     if isinstance(e, Unary) and e.op == "neg":
         return binary("sub", const(0.0, "float64"), rough(e.a))

@@ -1,7 +1,7 @@
 """Simplification: bottom-up, memoised per context, each distinct node once.
 
 Integers pass through a linear normal form (`arith.linear`), everything through the rule tables
-(`arith.rules`). What a rule returns is simplified again, so that the result is a fixed point:
+(`arith.rules`). Results of rules are simplified again, so that the final one is a fixed point:
 simplifying it once more changes nothing.
 """
 
@@ -24,7 +24,7 @@ from tilewright.arith.rules.sums import tidy
 from tilewright.arith.rules.vectors import vector_sum
 from tilewright.ir import Call, Const, Expr, Load, Unary, Var, const
 
-#: A chain of rewrites that is longer than this is cut: no rules should chase each other.
+#: Longer chains of rewrites are cut off, in case rules undo each other.
 _LONGEST_CHAIN = 40
 
 
@@ -39,7 +39,7 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
     if outer is not ranges:
         found = memo[expr] = simplify(expr, outer)
         return memo.setdefault(found, found)
-    # Nodes, what they turned into, and how many rewrites led to them.
+    # Nodes, their replacements, and the number of rewrites that led to them.
     pending: list[tuple[Expr, Expr | None, int]] = [(expr, None, 0)]
     while pending:
         node, replacement, chain = pending[-1]
@@ -65,7 +65,7 @@ def simplify(expr: Expr, ranges: Ranges | None = None) -> Expr:
 def _missing_parts(
     node: Expr, memo: dict[Expr, Expr], ranges: Ranges
 ) -> list[tuple[Expr, Expr | None, int]]:
-    """What must be simplified before `node`; parts that have none of their own are done here."""
+    """The parts to simplify before `node`; parts without parts of their own are done here."""
     missing: list[tuple[Expr, Expr | None, int]] = []
     for part in leaves_of(node) if is_sum(node) else node.operands:
         if part in memo:
@@ -84,7 +84,7 @@ def _missing_parts(
 
 
 def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
-    """One step for a node whose parts are simplified."""
+    """One step of simplification for a node whose parts are simplified."""
     if isinstance(node, Var):
         return _single_value(node, ranges)
     if is_sum(node):
@@ -106,7 +106,7 @@ def _step(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
 
 
 def _is_written_out(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
-    """Whether a sum was written by us, from parts that stay as they are."""
+    """Whether the simplifier wrote this sum, from parts that are still the same."""
     total = written_from(node)
     if total is None or total.dtype.is_vector:
         return False
@@ -115,12 +115,12 @@ def _is_written_out(node: Expr, memo: dict[Expr, Expr], ranges: Ranges) -> bool:
 
 
 def _takes_addresses(node: Call) -> bool:
-    """Whether its operands stand for places in memory, not for the values there."""
+    """Whether its operands are addresses in memory, not the values there."""
     return node.name in ("address_of", "prefetch") or "." in node.name
 
 
 def _as_place(before: Expr, after: Expr) -> Expr:
-    """A load stays one where its place is meant."""
+    """Loads whose address is taken stay loads."""
     return before if isinstance(before, Load) and not isinstance(after, Load) else after
 
 
@@ -132,7 +132,7 @@ def _written(total: Linear, memo: dict[Expr, Expr], ranges: Ranges) -> Expr:
     total = tidy(total, ranges)
     result = total.expr()
     if all(memo.get(f) is f for atom in total.terms for f in factors(atom)):
-        # Nothing is left to do in it: no need to look at it again.
+        # It is simplified already, and need not be visited again.
         memo.setdefault(result, result)
         remember(result, total)
     return result

@@ -1,4 +1,4 @@
-"""Simplification of statements, with what loops, choices, blocks and lets say about variables.
+"""Simplification of statements, by the knowledge that loops, ifs, blocks and lets add.
 
 for i in range(1): S          -->  S with i = 0
 for i in range(0): S          -->  (nothing)
@@ -48,7 +48,7 @@ _NOTHING = Seq(())
 
 
 def simplify_function(function: Function) -> Function:
-    """`function` with a simplified body; no dimension is taken to be negative."""
+    """`function` with a simplified body; its dimensions are assumed not to be negative."""
     return function.with_body(simplify_stmt(function.body, Ranges.for_function(function)))
 
 
@@ -75,7 +75,7 @@ def _changed(stmt: Any, **fields: Any) -> Any:
 
 
 def assume(ranges: Ranges, condition: Expr) -> Ranges:
-    """What holds where `condition` was tested; of memory nothing, for it may change meanwhile."""
+    """Knowledge where `condition` was tested; none about memory, which may have changed."""
     return ranges if loads_in(condition) else ranges.assuming(condition)
 
 
@@ -84,7 +84,7 @@ def _for(s: For, ranges: Ranges) -> Stmt:
     high = bounds(extent, ranges).high
     if high is not None and high <= 0:
         return _NOTHING
-    # A loop bound to a thread axis says how threads are launched, even when it is one, and one with
+    # A loop over a thread axis determines the launch, even with one iteration, and one with
     # stages how its operands are copied.
     if is_const(extent, 1) and s.kind != "thread" and STAGES not in s.annotations:
         return simplify_stmt(substitute_stmt(s.body, {s.var: const(0, s.var.dtype)}), ranges)
@@ -98,7 +98,7 @@ def _block(s: Block, ranges: Ranges) -> Stmt:
     bound = ranges
     for it, value in zip(s.iters, bindings, strict=True):
         bound = bound.with_value(it.var, value) if not loads_in(value) else bound
-    # The domains hold for instances that exist, so they say nothing about the predicate.
+    # The domains hold for existing instances only, so they must not simplify the predicate.
     predicate = simplify(s.predicate, bound)
     if is_const(predicate, False):
         return _NOTHING
@@ -170,7 +170,7 @@ def _let(s: Let, ranges: Ranges) -> Stmt:
 
 
 def _knowing(ranges: Ranges, var: Var, value: Expr) -> Ranges:
-    """What a let says: the value of its variable, or bounds where that depends on memory."""
+    """The knowledge from a let: its variable's value, or bounds where that depends on memory."""
     if not var.dtype.is_integer or var.dtype.is_vector:
         return ranges
     if not loads_in(value):
@@ -212,9 +212,9 @@ def _seq(s: Seq, ranges: Ranges) -> Stmt:
 
 
 def _tells_bounds(condition: Expr) -> bool:
-    """Whether numbers are known better where it holds: any other makes a context for nothing.
+    """Whether it bounds numbers: for other conditions, a new context is not worth its cost.
 
-    A new context has all its answers still to find.
+    A new context starts without answers.
     """
     return any(
         isinstance(part, Binary) and part.op in ("lt", "le", "gt", "ge", "eq")

@@ -1,4 +1,4 @@
-"""The least and greatest value of an expression while some of its variables run."""
+"""The least and greatest value of an expression over ranges of some of its variables."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _STEPS = 64
 def symbolic_bounds(expr: Expr, ranges: Ranges, over: Iterable[Var]) -> tuple[Expr, Expr] | None:
     """The least and greatest value of an integer expression, free of the variables `over`.
 
-    The true values lie between the two; where each variable stands once, they are met. None where a
-    variable has no range or the expression is not monotone in it.
+    The true values are between the two; where each variable occurs once, they are attained. None
+    where a variable has no range or the expression is not monotone in it.
     """
     memo, key = ranges.memo("symbolic_bounds"), (expr, frozenset(over))
     if key not in memo:
@@ -46,7 +46,7 @@ def _extremes(e: Expr, ranges: Ranges, over: frozenset[Var], depth: int) -> Extr
 
 
 def _end(total: Linear, ranges: Ranges, over: frozenset[Var], depth: int, low: bool) -> Expr | None:
-    """The least (or greatest) value of a sum: running variables leave it one by one."""
+    """The least (or greatest) value of a sum, eliminating the variables one by one."""
     for _ in range(_STEPS):
         if all(free_vars(a).isdisjoint(over) for a in total.terms):
             return total.expr()
@@ -59,7 +59,7 @@ def _end(total: Linear, ranges: Ranges, over: frozenset[Var], depth: int, low: b
 
 
 def _leave(total: Linear, ranges: Ranges, over: frozenset[Var], low: bool) -> Linear | None:
-    """Replace the innermost running variable by its bound."""
+    """Replace the innermost variable by its bound."""
     present = {f for atom in total.terms for f in factors(atom)}
     var = next((v for v in ranges.innermost_first() if v in over and v in present), None)
     if var is None:
@@ -75,7 +75,7 @@ def _leave(total: Linear, ranges: Ranges, over: frozenset[Var], low: bool) -> Li
 def _close_atom(
     total: Linear, ranges: Ranges, over: frozenset[Var], depth: int, low: bool
 ) -> Linear | None:
-    """Replace the first quotient, minimum … that holds running variables by its extreme."""
+    """Replace the first quotient, minimum … with such variables by its extreme."""
     for atom, k in total.ordered():
         opaque = [f for f in factors(atom) if not isinstance(f, Var)]
         if all(free_vars(f).isdisjoint(over) for f in opaque):
@@ -98,7 +98,7 @@ _Inner = Callable[[Expr], "Extremes | None"]
 
 
 def _of_both(atom: Binary, inner: _Inner, _r: Ranges) -> Extremes | None:
-    """min and max grow with both operands."""
+    """min and max are monotone in both operands."""
     a, b = inner(atom.a), inner(atom.b)
     if a is None or b is None:
         return None
@@ -133,7 +133,7 @@ def _same_period(x: Extremes, d: Expr, ranges: Ranges) -> bool:
 
 
 def _of_product(atom: Binary, inner: _Inner, ranges: Ranges) -> Extremes | None:
-    """A product grows with its factors where none is negative."""
+    """A product is monotone in its factors where none is negative."""
     lows: Expr = const(1, atom.dtype)
     highs: Expr = const(1, atom.dtype)
     for factor in factors(atom):

@@ -1,4 +1,4 @@
-"""Which front end reads what a user gives: by its type or its content."""
+"""Chooses the front end for a model by its type or its content."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tilewright.graph import Module
 from tilewright.support.collector import collecting_rarely
 from tilewright.support.errors import UserError, nearest
 
-#: The folders of all front ends, in the order in which they are asked. A folder's façade has a
-#: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no mark.
+#: The folders of all front ends, in the order in which they are tried. A folder's façade has a
+#: `FRONT_END` and imports nothing of its framework. ONNX is last: its files have no signature.
 _FOLDERS: Final = (
     "torch",
     "tflite",
@@ -27,9 +27,9 @@ _FOLDERS: Final = (
     "onnx",
 )
 
-#: Models in memory of more bytes are not kept only because they might be read again.
+#: Larger models in memory are not kept just in case they are read again.
 _KEPT: Final = 32 << 20
-#: How much of a file a front end may look at to recognise it.
+#: How much of a file a front end may read to recognise it.
 _HEAD: Final = 4096
 
 Shapes = Mapping[str, Sequence[Any]]
@@ -45,9 +45,9 @@ class Source:
     """A model as the user gave it: an object, bytes, a file or a folder."""
 
     given: Any
-    #: Weights that lie in a file of their own.
+    #: Weights in a file of their own.
     params: Any = None
-    #: Example inputs, for what is traced.
+    #: Example inputs, for tracing.
     inputs: Any = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Source:
 
     @cached_property
     def path(self) -> Path | None:
-        """Where it lies, if it is a file or a folder."""
+        """The path, if it is a file or a folder."""
         given: Any = self.given
         return Path(os.fspath(given)) if isinstance(given, str | os.PathLike) else None
 
@@ -76,13 +76,13 @@ class Source:
 
     @property
     def is_cheap(self) -> bool:
-        """Whether keeping it, to read it again, takes little memory."""
+        """Whether keeping it for another read takes little memory."""
         if is_bytes(self.given):
             return len(self.given) <= _KEPT
         return not hasattr(self.given, "ByteSize") or self.given.ByteSize() <= _KEPT
 
     def again(self) -> Source:
-        """The same model, to be read once more; its file must be as it was."""
+        """The same model, for another read; its file must not have changed."""
         if self._place is None:
             return self
         if _stamp(self._place) != self._stamp:
@@ -95,12 +95,12 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return str(self.path) if self.path is not None else "the model"
 
 
 def _stamp(path: str | None) -> tuple[int, ...]:
-    """What changes with a file; nothing where there is none, which readers will say."""
+    """Numbers that change with a file; empty where there is none, which readers report."""
     try:
         found = os.stat(path or "")
     except (OSError, ValueError):
@@ -110,11 +110,11 @@ def _stamp(path: str | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """How the models of one framework become graphs."""
+    """How models of one framework are converted to graphs."""
 
     name: str
     recognises: Callable[[Source], bool]
-    #: The graph of a model, with other shapes for some inputs, and built for the values of some.
+    #: The graph of a model, with the given shapes of inputs, specialised for the given values.
     convert: Callable[[Source, Shapes, Mapping[str, Any]], Module]
     input_names: Callable[[Source], list[str]]
 

@@ -37,7 +37,7 @@ from tilewright.support.errors import UserError
 
 #: How an operator is applied to arrays and plain attributes.
 Apply = Callable[[OpDef, Sequence[Any], dict[str, Any]], Sequence[Any]]
-#: Graphs that run inside each other nest at most this deep.
+#: Most graphs that may run inside each other.
 MAX_DEPTH = 100_000
 
 
@@ -67,7 +67,7 @@ class Constructed:
 
 
 class _Frame:
-    """The values and dimensions of one run of a graph; what is not here is further out."""
+    """The values and dimensions of one run of a graph; others are in outer frames."""
 
     __slots__ = ("dims", "outer", "values")
 
@@ -99,7 +99,7 @@ _Run = Generator[_Request, list[Any], Sequence[Any]]
 
 
 class _Evaluator:
-    """Runs graphs on an explicit stack: a run is a generator that asks for the runs inside it."""
+    """Runs graphs on an explicit stack: a run is a generator that yields the runs inside it."""
 
     def __init__(self, module: Module, apply: Apply) -> None:
         self._module, self._apply = module, apply
@@ -124,7 +124,7 @@ class _Evaluator:
         frame = _Frame(outer)
         if len(args) != len(graph.params):
             raise UserError(f"a function takes {len(graph.params)} arguments, not {len(args)}")
-        # Dimensions of parameters belong to this run, whatever an outer one of a recursion had.
+        # Dimensions of parameters belong to this run, not to an outer one of a recursion.
         for dim in (d for p in graph.params for d in dims_of(p.type)):
             frame.dims.pop(dim, None)
         for param, arg in zip(graph.params, args, strict=True):
@@ -144,7 +144,7 @@ class _Evaluator:
         if len(results) != len(binding.outputs):
             raise UserError(f"`{binding}` gave {len(results)} results")
         for value, result in zip(binding.outputs, results, strict=True):
-            # A dimension that a binding defines may have had another size on the trip before.
+            # A dimension that a binding defines may have had another size an iteration before.
             frame.values[value] = _checked(value, result, frame)
 
     # ---- one rule per node ----------------------------------------------------------------------
@@ -201,7 +201,7 @@ _RULES: dict[type[Node], Callable[[_Evaluator, Any, _Frame], Sequence[Any]]] = {
     Closure: lambda _, n, f: [_FunctionValue(n.graph, f)],
     Construct: lambda _, n, f: [Constructed(n.constructor, tuple(f[a] for a in n.args))],
 }
-#: Those that run graphs.
+#: The nodes that run graphs.
 _CONTROL: dict[type[Node], Callable[[_Evaluator, Any, _Frame], _Run]] = {
     If: _Evaluator.branch,
     Loop: _Evaluator.loop,
@@ -243,7 +243,7 @@ def _ordered(function: Function, inputs: Mapping[str, Any] | Sequence[Any]) -> l
 
 
 def _checked(value: Value, result: Any, frame: _Frame) -> Any:
-    """The result, once it fits the type of the value; new symbolic dimensions learn their size."""
+    """The result, after a check against the value's type, which gives new dimensions their size."""
     type_ = value.type
     if not isinstance(type_, TensorType):
         return result

@@ -1,4 +1,4 @@
-"""Buffers: named pieces of memory with an element type, a shape and a way to lay it out."""
+"""Buffers: named memory with an element type, a shape and a layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Buffer:
     """Memory for `shape` elements; keeps its identity, its name is a hint.
 
     `strides` (in elements) are those of a compact row-major array unless given; `offset` is the
-    element at which the data starts. `alignment` is what the base address is known to divide by.
+    element at which the data starts. The base address is a multiple of `alignment`.
     """
 
     __slots__ = ("alignment", "dtype", "name", "offset", "scope", "shape", "strides")
@@ -92,7 +92,7 @@ class Buffer:
         return size
 
     def with_(self, **changes: Any) -> Buffer:
-        """A new buffer that differs in what is named."""
+        """A new buffer that differs in the given fields."""
         fields: dict[str, Any] = {
             "name": self.name,
             "dtype": self.dtype,
@@ -118,7 +118,7 @@ class Buffer:
 
 
 def as_extent(value: Any, owner: str) -> Expr:
-    """A dimension as an index expression: a whole number from 0 up, or a symbolic one."""
+    """A dimension as an index expression: an integer from 0 up, or a symbolic one."""
     extent = as_expr(value)
     if not extent.dtype.is_integer:
         raise UserError(

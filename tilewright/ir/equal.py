@@ -1,4 +1,4 @@
-"""When two functions are the same, whatever their variables and buffers are called.
+"""Structural equality of functions, whatever the names of their variables and buffers.
 
 Every node gets a digest: variables and buffers count by the order in which they appear, shared
 expressions are hashed once. The digest of a function is stable across processes.
@@ -45,7 +45,7 @@ from tilewright.ir.text.printer import literal_text
 
 
 def same_function(f: Function, g: Function, *, with_name: bool = True) -> bool:
-    """Whether both do the same in the same way, up to the names of variables and buffers."""
+    """Whether they are the same up to the names of variables and buffers."""
     return structural_hash(f, with_name=with_name) == structural_hash(g, with_name=with_name)
 
 
@@ -153,7 +153,7 @@ class _Digests:
         return _mix("store", *parts, self.optional(s.mask))
 
     def alloc(self, s: Alloc) -> bytes:
-        """Allocations within one another are one, as the text form has it."""
+        """Nested allocations count as one, as in the text form."""
         buffers, body = list(s.buffers), _only(s.body)
         while isinstance(body, Alloc):
             buffers.extend(body.buffers)
@@ -183,7 +183,7 @@ class _Digests:
 
 
 def _only(stmt: Stmt) -> Stmt:
-    """The one statement of a row of one; any other statement itself."""
+    """The statement of a sequence of one; any other statement itself."""
     parts = _flat(stmt) if isinstance(stmt, Seq) else [stmt]
     return parts[0] if len(parts) == 1 else stmt
 
@@ -200,7 +200,7 @@ def _annotations(values: Any) -> str:
 
 
 def _mix(*parts: object) -> bytes:
-    """One digest of several; lengths keep them apart."""
+    """One digest of several parts; their lengths separate them."""
     flat: list[bytes] = []
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode()

@@ -1,7 +1,7 @@
 """The value of an expression, by NumPy: the semantics of `ir.expr` in executable form.
 
-Every variable may stand for a whole array of values; the arrays broadcast against each other. A
-vector expression has its lanes along one more, last axis. Nothing is contracted to a fused one.
+Every variable may be a whole array of values; the arrays broadcast against each other. A vector
+expression has its lanes along an additional last axis. Nothing is contracted to a fused operation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.ir.rounding import Array, convert, fused_multiply_add
 from tilewright.support.dtype import DType, float32, float64
 from tilewright.support.errors import UserError
 
-#: Answers a load: the buffer, one array per index, and the mask where there is one.
+#: Gives the values of a load: for the buffer, one array per index, and the mask if there is one.
 Loads = Callable[[Buffer, tuple[Array, ...], Array | None], Any]
 _Values = dict[Expr, Array]
 _Rule = Callable[..., Any]
@@ -41,7 +41,7 @@ def evaluate(expr: Expr, env: Mapping[Var, Any], loads: Loads | None = None) -> 
     """The value of `expr` where `env` gives its variables and `loads` the elements of buffers.
 
     A `Select` whose condition is the same everywhere evaluates the chosen side alone. Where it
-    differs from element to element both are, and `loads` may answer anything for the others.
+    differs between elements both are evaluated, and `loads` may give anything for unused ones.
     """
     values: _Values = {}
     pending = [expr]
@@ -59,9 +59,9 @@ def evaluate(expr: Expr, env: Mapping[Var, Any], loads: Loads | None = None) -> 
 
 
 def operation(node: Expr) -> _Rule:
-    """What `node` makes of the values of its operands, in their order; it has to have some.
+    """The function of `node` from the values of its operands, in their order; it must have some.
 
-    For those who choose themselves what is evaluated when: loads are theirs to answer.
+    For callers that decide themselves what is evaluated when, and do loads themselves.
     """
     if isinstance(node, Unary):
         return _UNARY[node.op]
@@ -109,7 +109,7 @@ def _loaded(node: Load, values: _Values, loads: Loads | None) -> Array:
 
 
 def _with_lanes(value: Array, operand: Expr, user: Expr) -> Array:
-    """A scalar among vectors gets an axis of lanes of its own."""
+    """A scalar among vectors gets an axis for lanes."""
     return value[..., None] if operand.dtype.lanes < user.dtype.lanes else value
 
 
@@ -173,12 +173,12 @@ def _call(node: Call, values: _Values) -> Any:
 
 
 def _is_exact_in_float64(node: Call) -> bool:
-    """Whether float64 is wide enough: a longdouble of 64 bits would round a root twice."""
+    """Whether float64 is wide enough: a 64-bit longdouble would round a square root twice."""
     return node.args[0].dtype.bits <= float32.bits or node.name in _ROUNDED_BY_NUMPY
 
 
 def _seen_as(value: Any, before: DType, wanted: DType) -> Any:
-    """The same bits as another type; where the width differs, lanes are cut or put together."""
+    """The same bits as another type; where the width differs, lanes are split or joined."""
     bits = np.array(value, order="C")
     if before.lanes == wanted.lanes:
         return bits.view(wanted.numpy)
@@ -259,7 +259,7 @@ def _rsqrt(a: Array) -> Array:
 
 
 def _from_numpy(names: str, prefix: str = "") -> dict[str, _Rule]:
-    """NumPy's functions by our names; it writes arcsin for asin."""
+    """NumPy's functions by the names of the IR; NumPy has arcsin for asin."""
     return {n: getattr(np, prefix + n[1:] if prefix else n) for n in names.split()}
 
 

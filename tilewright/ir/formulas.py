@@ -1,8 +1,8 @@
-"""What the formula of an element computes, and what that costs.
+"""What the formula of an element computes, and its cost.
 
-Fusion of the graph and the rules of schedules both decide by this: what a contraction is, and what
-is cheap enough to be computed again wherever it is read. Fusion counts operations on elements, as
-indices are not final yet; schedules count loads and index arithmetic as well.
+Fusion of the graph and the rules of schedules both depend on this: what a contraction is, and what
+is cheap enough to be recomputed by every reader. Fusion counts operations on elements, as indices
+are not final yet; schedules count loads and index arithmetic as well.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tilewright.ir.expr import Binary, Call, Cast, Expr, Load, Select
 from tilewright.ir.intrinsics import TRANSCENDENTAL
 from tilewright.ir.visit import loads_in, walk_expr
 
-#: Up to this cost, an element is computed again for everything that reads it, rather than stored.
+#: Up to this cost, an element is recomputed by every reader rather than stored.
 CHEAP: Final = 8
-#: Operations on elements that a transcendental function counts as.
+#: Cost of a transcendental function, in operations on elements.
 _TRANSCENDENTAL_COST: Final = 10
-#: Instructions that a transcendental function and a division take as long as.
+#: Work of a transcendental function and of a division, in instructions.
 _TRANSCENDENTAL_WORK, _DIVISION_WORK = 20, 6
 _DIVISIONS: Final = frozenset(["floordiv", "floormod", "truncdiv", "truncmod", "div"])
 
@@ -31,10 +31,10 @@ def _unconverted(e: Expr) -> Expr:
 
 
 def product_of_loads(e: Expr) -> tuple[Load, Load] | None:
-    """The two elements that `e` multiplies, each maybe converted, if it does just that.
+    """The two loads that `e` multiplies, each maybe converted, if it is such a product.
 
-    A sum of such products is a contraction; squares are of one element. Elements at places that are
-    read from memory themselves do not count: nothing is known of where they lie.
+    A sum of such products is a contraction; a square has one load only. Loads at indices that are
+    themselves loaded do not count: nothing is known about their positions.
     """
     if not isinstance(e, Binary) or e.op != "mul":
         return None
@@ -46,12 +46,12 @@ def product_of_loads(e: Expr) -> tuple[Load, Load] | None:
 
 
 def cost_of(value: Expr) -> int:
-    """Roughly how many operations an element takes; what computes indices is not counted."""
+    """Roughly how many operations an element takes; index arithmetic is not counted."""
     return sum(_cost(e) for e in walk_expr(value))
 
 
 def is_cheap(values: Iterable[Expr]) -> bool:
-    """Whether computing elements again costs about as much as loading them."""
+    """Whether recomputing elements costs about as much as loading them."""
     return sum(map(cost_of, values)) <= CHEAP
 
 

@@ -1,7 +1,7 @@
-"""The least and the greatest value of an index while inner variables run through their ranges.
+"""The least and the greatest value of an index over the ranges of inner variables.
 
-Regions need this below the `arith` room, so it knows only what indices are made of: sums and
-constant multiples, floor division and remainder by constants, min, max and choices.
+Regions need this below the `arith` package, so it knows only the parts of indices: sums and
+constant multiples, floor division and remainder by constants, min, max and selects.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilewright.ir.expr import (
 from tilewright.ir.visit import free_vars, walk_expr
 from tilewright.support.dtype import DType, index
 
-#: Beyond these an index is not worth the time: it counts as unknown.
+#: Beyond these an index counts as unknown, to save time.
 _MAX_STEPS = 4096
 _MAX_DEPTH = 32
 
@@ -62,7 +62,7 @@ class Affine:
         return Affine(_nonzero(terms), self.constant + factor * other.constant, self.dtype)
 
     def expr(self) -> Expr:
-        """As an expression: what is added first, then what is subtracted, then the constant."""
+        """As an expression: positive terms first, then negative ones, then the constant."""
         total: Expr | None = None
         for atom, factor in sorted(self.terms.items(), key=lambda t: t[1] < 0):
             total = _plus_term(total, atom, factor)
@@ -74,7 +74,7 @@ class Affine:
 
 
 def affine(expr: Expr) -> Affine:
-    """A scalar integer expression as a sum of multiples of what is itself no sum."""
+    """A scalar integer expression as a sum of multiples of atoms, which are not sums."""
     terms: dict[Expr, int] = {}
     constant, steps = 0, 0
     pending = [(expr, 1)]
@@ -100,7 +100,7 @@ def difference(a: Expr, b: Expr) -> int | None:
 
 
 def extent_between(low: Expr, high: Expr) -> Expr:
-    """How many whole numbers there are from `low` to `high`, both included."""
+    """The number of integers from `low` to `high`, both included."""
     if low is high:
         return Const(1, low.dtype)
     count = affine(high).plus(affine(low), -1)
@@ -123,7 +123,7 @@ def _nonzero(terms: dict[Expr, int]) -> dict[Expr, int]:
 
 
 def _parts(node: Expr, factor: int) -> list[tuple[Expr, int]] | None:
-    """The summands of `node` times `factor`, or None when it is no sum."""
+    """The terms of `node` times `factor`, or None if it is not a sum."""
     if isinstance(node, Unary):
         return [(node.a, -factor)] if node.op == "neg" else None
     if not isinstance(node, Binary):
@@ -148,9 +148,9 @@ def _plus_term(total: Expr | None, atom: Expr, factor: int) -> Expr:
 
 
 def extremes(expr: Expr, inner: Inner) -> Extremes | None:
-    """The bounds of `expr` in terms of what is not `inner`; None when they are not known.
+    """The bounds of `expr` in terms of variables that are not `inner`; None if not known.
 
-    What a load gives is never known.
+    Loaded values have no known bounds.
     """
     if isinstance(expr, Var):
         return inner.get(expr) or Extremes(expr, expr)
@@ -243,7 +243,7 @@ def _of_select(node: Select, inner: Inner, depth: int) -> Extremes | None:
 
 
 def hull(a: Extremes, b: Extremes) -> Extremes:
-    """The smallest range that holds both."""
+    """The smallest range that contains both."""
     return Extremes(lesser(a.low, b.low), greater(a.high, b.high))
 
 

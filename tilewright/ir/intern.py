@@ -1,9 +1,9 @@
 """The table that makes equal expressions identical.
 
 A plain dict maps the parts of a node to the node. It sweeps itself: whenever it has doubled since
-the last sweep, entries that nothing but the table refers to are dropped. Dicts keep insertion
-order and parts are inserted before the whole, so one pass from the newest entry to the oldest frees
-whole dead trees, and a process that compiles all day stays flat.
+the last sweep, entries that only the table refers to are dropped. Dicts keep insertion order and
+parts are inserted before the whole, so one pass from the newest entry to the oldest frees whole
+dead trees, and the memory of a process that compiles all day does not grow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 Node = TypeVar("Node")
 Key = tuple[Any, ...]
 
-#: What `sys.getrefcount` reports for a node that only a local name and its argument refer to.
+#: `sys.getrefcount` of a node that only a local name and the argument refer to.
 _UNUSED = sys.getrefcount(object()) + 1
 
 
@@ -40,10 +40,10 @@ class InternTable:
         with self._lock:
             keys, kept = list(self.nodes), list[tuple[Key, Any]]()
             while keys:
-                # Nothing here may hold on to a key that is done with: keys refer to the parts.
+                # No reference to a key that is done may be kept here: keys refer to the parts.
                 key = keys.pop()
                 node = self.nodes.pop(key)
-                # Popped first, counted after: a thread that took the node shows in the count.
+                # Popped before counting: if another thread took the node, the count shows it.
                 if sys.getrefcount(node) > _UNUSED:
                     kept.append((key, node))
             self.nodes.update(reversed(kept))

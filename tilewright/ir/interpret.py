@@ -1,8 +1,8 @@
 """Runs loop functions at any stage, slowly and literally: the oracle of tests.
 
 Loops of every kind run in order, one iteration after the other. Accesses are checked against their
-buffers, block variables against their domains; fresh memory holds rubbish (NaN in floats), so that
-what reads it before writing shows.
+buffers, block variables against their domains; fresh memory holds garbage (NaN in floats), so that
+reads before the first write are noticed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
 
 Run = Callable[[], None]
-#: A `while` that goes on for longer is taken to be endless.
+#: A `while` with more iterations than this is considered endless.
 MAX_ITERATIONS: Final = 10_000_000
 
 
@@ -54,7 +54,7 @@ def interpret(function: Function, *args: Any, **named: Any) -> None:
 
 
 class _Machine(ExprCompiler):
-    """Makes closures for statements."""
+    """Compiles statements to closures."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class _Machine(ExprCompiler):
         return self._with_listing(s, run_vector if lanes > 1 else run_scalar)
 
     def _with_listing(self, stmt: Stmt, run: Run) -> Run:
-        """Errors show the statement."""
+        """Add a listing of the statement to errors."""
 
         def guarded() -> None:
             try:
@@ -285,7 +285,7 @@ def _array_for(function: Function, buffer: Buffer, value: Any) -> Array:
 
 
 def _bind_dims(machine: _Machine, buffer: Buffer) -> None:
-    """Plain dimensions take their values from the array; so do plain strides."""
+    """Plain dimensions and strides take their values from the array."""
     array = machine.arrays[buffer]
     steps = [s // max(array.itemsize, 1) for s in array.strides]
     pairs = [*zip(buffer.shape, array.shape, strict=True)]

@@ -1,7 +1,7 @@
 """Expressions as Python closures, for the reference interpreter.
 
 Scalars are Python's ints and bools and NumPy's floats, vectors are NumPy arrays. The common scalar
-operations are written out for speed; all others go, one node at a time, through `ir.evaluate`.
+operations are written out for speed; all others are evaluated one node at a time by `ir.evaluate`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Thunk = Callable[[], Value]
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Deeper expressions would exhaust Python's stack.
 _MAX_CLOSURES: Final = 200
-#: Closures evaluate a shared part once for each of its uses; `evaluate` does so once.
+#: Closures evaluate a shared part once per use; `evaluate` does so once. So they are limited.
 _MAX_EVALUATIONS: Final = 500
 
 
 class ExprCompiler:
-    """Makes closures over the state of one run."""
+    """Compiles expressions to closures over the state of one run."""
 
     def __init__(self) -> None:
         self.env: dict[Var, Value] = {}
         self.arrays: dict[Buffer, Array] = {}
-        #: The lanes that count: those that a choice around has taken. None means all.
+        #: The active lanes: those for which surrounding selects chose this side. None means all.
         self.active: Array | None = None
         self._memo: dict[Expr, Thunk] = {}
         self._depth: dict[Expr, int] = {}
@@ -59,7 +59,7 @@ class ExprCompiler:
         evaluations = 1 + sum(self._evaluations[o] for o in node.operands)
         self._evaluations[node] = evaluations
         if depth > _MAX_CLOSURES or evaluations > _MAX_EVALUATIONS:
-            # Closures call one another; `evaluate` keeps its own stack.
+            # Closures call one another; `evaluate` uses a stack of its own.
             return lambda: plain(evaluate(node, self.env, self._loaded), node.dtype)
         compile_node = _NODES.get(type(node))
         found = compile_node(self, node) if compile_node else None
@@ -69,7 +69,7 @@ class ExprCompiler:
         return [self._memo[o] for o in node.operands]
 
     def _general(self, node: Expr) -> Thunk:
-        """Any node, by NumPy: the same node over variables that stand for its operands."""
+        """Any node, by NumPy: the same node over variables in place of its operands."""
         stand_ins = [Var("operand", o.dtype) for o in node.operands]
         template = node.with_operands(tuple(stand_ins))
         thunks, dtype = self._operands(node), node.dtype
@@ -125,7 +125,7 @@ class ExprCompiler:
         return rule(self._memo[node.a], self._memo[node.b], wrapper(operand)) if rule else None
 
     def _logic(self, node: Binary) -> Thunk:
-        """The second operand counts only where the first leaves it open."""
+        """The second operand is active only where the first does not decide."""
         a, b = self._memo[node.a], self._memo[node.b]
         if not node.dtype.is_vector:
             return (lambda: a() and b()) if node.op == "and" else (lambda: a() or b())
@@ -139,7 +139,7 @@ class ExprCompiler:
         return run
 
     def within(self, lanes: Array, thunk: Thunk) -> Value:
-        """Evaluate where only these lanes count."""
+        """Evaluate with only these lanes active."""
         before = self.active
         self.active = lanes if before is None else lanes & before
         try:
@@ -200,7 +200,7 @@ class ExprCompiler:
         return run_vector if dtype.is_vector else run_scalar
 
     def lanes_of(self, count: int, mask: Thunk | None) -> Array:
-        """Which lanes of an access happen."""
+        """The lanes of an access that happen."""
         lanes = np.ones(count, bool) if mask is None else np.broadcast_to(mask(), count)
         return lanes if self.active is None else lanes & self.active
 
@@ -220,7 +220,7 @@ _NODES: dict[type[Expr], Callable[[ExprCompiler, Any], Thunk | None]] = {
 
 
 def checked(buffer: Buffer, array: Array, indices: list[int]) -> tuple[int, ...]:
-    """The indices of one element, which must lie within the buffer."""
+    """The indices of one element, after a check that they are within the buffer."""
     for i, extent in zip(indices, array.shape):  # noqa: B905 (in the innermost loop)
         if not 0 <= i < extent:
             at = ", ".join(map(str, indices))
@@ -234,7 +234,7 @@ def checked(buffer: Buffer, array: Array, indices: list[int]) -> tuple[int, ...]
 def lanes_at(
     buffer: Buffer, array: Array, indices: list[Value], lanes: Array
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """The lanes that happen, each with its element."""
+    """The lanes of an access that happen, each with its element."""
     spread = [np.broadcast_to(i, lanes.shape) for i in indices]
     return [
         (int(lane), checked(buffer, array, [int(i[lane]) for i in spread]))
@@ -246,7 +246,7 @@ def lanes_at(
 
 
 def plain(value: Any, dtype: DType) -> Value:
-    """A NumPy result in the form that closures pass on."""
+    """A NumPy result in the form that closures return."""
     if dtype.is_vector:
         return np.asarray(value)
     kind = _scalar_kind(dtype)
@@ -254,14 +254,14 @@ def plain(value: Any, dtype: DType) -> Value:
 
 
 def _scalar_kind(dtype: DType) -> type | None:
-    """What scalars of this type are to Python; None leaves them to NumPy."""
+    """The Python type of scalars of this type; None leaves them to NumPy."""
     if dtype.is_float:
         return None
     return bool if dtype.is_bool else int
 
 
 def wrapper(dtype: DType) -> Callable[[int], int]:
-    """Reduces a whole number to what the type holds."""
+    """A function that wraps an integer around to the type."""
     if not dtype.is_integer:
         return lambda v: v
     low, high, modulus = int(dtype.min_value), int(dtype.max_value), 1 << dtype.bits
@@ -287,7 +287,7 @@ def _to_integer(a: Thunk, dtype: DType) -> Thunk:
 
 
 def _to_float(a: Thunk, dtype: DType, general: Thunk) -> Thunk:
-    """Whole numbers up to 2**53 are exact in float64, so that one rounding remains."""
+    """Integers up to 2**53 are exact in float64, so that there is only one rounding."""
     scalar = dtype.numpy.type
 
     def run() -> Value:

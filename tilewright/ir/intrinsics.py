@@ -30,9 +30,9 @@ class Intrinsic:
     result: TypeRule
     pure: bool = True
     doc: str = ""
-    #: What it computes, on arrays whose last axis is that of the lanes: for the evaluator.
+    #: Its function on arrays whose last axis is that of lanes, for the evaluator.
     value: Callable[..., Any] | None = None
-    #: An instruction's features, by LLVM's names: each entry is a set that is enough.
+    #: The CPU features it needs, by LLVM's names: each entry is a set that is sufficient.
     needs: tuple[str, ...] = ()
 
 
@@ -50,19 +50,19 @@ def declare(
     value: Callable[..., Any] | None = None,
     needs: tuple[str, ...] = (),
 ) -> Intrinsic:
-    """Make an intrinsic known by name; one that is known keeps its value unless it gets another."""
+    """Declare an intrinsic; one that exists keeps its value unless it gets another."""
     if value is None and name in INTRINSICS:
         value = INTRINSICS[name].value
     intrinsic = INTRINSICS[name] = Intrinsic(name, arity, accepts, result, pure, doc, value, needs)
     return intrinsic
 
 
-#: `kernel.NAME(…)`: a loop function of the same program; operands of type uint64 are addresses, and
-#: the last one is that of its workspace. Where it fails, so does the caller.
+#: `kernel.NAME(…)`: a loop function of the same program; operands of type uint64 are addresses,
+#: the last of which is that of its workspace. If it fails, the caller fails.
 _KERNEL = Intrinsic("kernel", None, "any", lambda _: int32, False, "a loop function")
 
 
-#: `launch.NAME(x, y, z, …)`: a kernel on a device, by so many blocks of threads along each axis.
+#: `launch.NAME(x, y, z, …)`: a kernel on a device, with x, y and z blocks of threads per axis.
 _LAUNCH = Intrinsic("launch", None, "any", lambda _: int32, False, "a kernel on a device")
 
 
@@ -165,7 +165,7 @@ def _one_lane(a: Any, number: Any) -> Any:
 
 
 #: Expanded to polynomials over the type they are called with. `coarse_exp` is exp within 2**-16,
-#: for what is rounded to 16 bits, `coarse_sigmoid` sigmoid within 2**-12, for what becomes bytes.
+#: for results that are rounded to 16 bits, `coarse_sigmoid` sigmoid within 2**-12, for bytes.
 TRANSCENDENTAL = (
     "exp coarse_exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan "
     "sinh cosh tanh asinh acosh atanh erf sigmoid coarse_sigmoid rsqrt"
@@ -192,7 +192,7 @@ for _name in ("isnan", "isinf", "isfinite", "signbit"):
 for _name in ("popcount", "clz", "ctz"):
     declare(_name, 1, "integer", _same)
 declare("mulhi", 2, "integer", _same, doc="the upper half of the product of twice the width")
-#: Fixed-point arithmetic of signed integers, as instructions of Arm have it.
+#: Fixed-point arithmetic of signed integers, as in Arm's instructions.
 declare(
     "mulhi_doubled",
     2,
@@ -302,7 +302,7 @@ declare(
     doc="the threads of all blocks wait for each other, and then see what each has stored",
     value=lambda: np.int32(0),
 )
-#: Copies of threads to shared memory that take effect later.
+#: Asynchronous copies by threads to shared memory.
 declare(
     "async_copy",
     4,
@@ -328,7 +328,7 @@ declare(
     doc="each thread waits until all but so many of its latest groups have landed",
 )
 declare("prefetch", 1, "any", lambda _: int32, pure=False, doc="bring an address near")
-#: What host programs use; blocks of the heap go by numbers, and go back when the function ends.
+#: For host programs; heap blocks are numbered, and released when the function ends.
 declare("copy_memory", 3, "any", lambda _: int32, pure=False, doc="to, from, how many bytes")
 declare("fetch", 3, "any", lambda _: int32, pure=False, doc="to, from a device, how many bytes")
 declare("store_number", 3, "any", lambda _: int32, pure=False, doc="to a device, bits, bytes")
@@ -338,7 +338,7 @@ declare("heap_release", 1, "any", lambda _: int32, pure=False, doc="give a block
 declare("heap_swap", 2, "any", lambda _: int32, pure=False, doc="exchange two blocks")
 declare("heap_hand_over", 1, "any", lambda _: uint64, pure=False, doc="a block the caller frees")
 declare("heap_block", 1, "any", lambda _: uint64, pure=False, doc="the address of a block")
-#: Lists of tensors go by numbers too, and go back likewise; they begin as null.
+#: Lists of tensors are numbered and released likewise; they are null at first.
 declare("list_empty", 1, "any", lambda _: int32, pure=False, doc="let a list have no items")
 declare("list_insert", None, "any", lambda _: int32, pure=False, doc="at, bytes, dimensions …")
 declare("list_erase", 2, "any", lambda _: int32, pure=False, doc="take the item at a position out")
@@ -356,7 +356,7 @@ declare("int64_at", 1, "any", lambda _: int64, pure=False, doc="the number at an
 
 
 def reinterpret(a: Any, dtype: object) -> Expr:
-    """The bits of `a` seen as another type of the same width."""
+    """The bits of `a` reinterpreted as another type of the same width."""
     a, dtype = as_expr(a), DType.of(dtype)
     if a.dtype.bits != dtype.bits:
         raise UserError(
@@ -366,7 +366,7 @@ def reinterpret(a: Any, dtype: object) -> Expr:
 
 
 def regroup(a: Expr, dtype: object) -> Expr:
-    """The bits of a vector seen as lanes of another width; the first lane has the lowest bits."""
+    """The bits of a vector as lanes of another width; the first lane has the lowest bits."""
     dtype, bits = DType.of(dtype), a.dtype.bits * a.dtype.lanes
     if bits % dtype.bits:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Functions whose parameters are called by number, for what must not depend on names."""
+"""Functions whose parameters are named by number, for uses that must not depend on names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tilewright.ir.visit import replace_buffers
 
 
 def with_plain_names(function: Function) -> Function:
-    """The function with its buffers called p0, p1, …
+    """The function with its buffers named p0, p1, …
 
-    Steps of a schedule name buffers, and blocks after buffers: those that are to be replayed on
-    equal loops of another model must be taken on a function of plain names.
+    Steps of a schedule name buffers, and blocks after buffers: steps that are to be replayed on
+    equal loops of another model must be recorded on a function with plain names.
     """
     plain = {
         p: p.with_(name=f"p{k}") for k, p in enumerate(function.params) if isinstance(p, Buffer)

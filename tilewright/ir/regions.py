@@ -1,12 +1,12 @@
-"""What a block reads and writes, found from its body.
+"""What a block reads and writes, derived from its body.
 
 A region is one box for each buffer, in terms of the block's own variables: an index that depends on
 nothing inside the body gives a range of one element at that index; one that depends on inner loops
 spans their range; one that depends on loaded values spans the whole dimension. Several accesses of
-a buffer give the smallest box around them all. A box may stick out of its buffer where the access
-is guarded (`Select`, `If`, a mask); whoever needs it inside clips it.
+a buffer give the smallest box around all of them. A box may exceed its buffer where the access is
+guarded (`Select`, `If`, a mask); callers that need it inside clip it.
 
-What a reduction accumulates into is written only: reading it back is what having an `init` means.
+The accumulator of a reduction counts as written only: an `init` implies that it is read back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tilewright.ir.stmt import (
 from tilewright.ir.visit import child_exprs, child_stmts, substitute, walk_expr
 from tilewright.support.dtype import index
 
-#: The bounds of each dimension; None is the whole of it.
+#: The bounds of each dimension; None is all of it.
 _Box = tuple[Extremes | None, ...]
 _Boxes = dict[Buffer, _Box]
 
@@ -44,7 +44,7 @@ def infer_regions(
     body: Stmt, init: Stmt | None = None, iters: Iterable[Iter] = ()
 ) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     """The regions that a block of this body reads and writes, buffers in order of appearance."""
-    del iters  # Any variable that the body does not bind stays as it is, the block's own included.
+    del iters  # Variables that the body does not bind stay symbolic, the block's own included.
     started, updated = _Accesses(), _Accesses()
     if init is not None:
         started.visit(init)
@@ -57,7 +57,7 @@ def infer_regions(
 
 
 def with_inferred_regions(block: Block) -> Block:
-    """`block` with its regions found anew; itself when they are right already."""
+    """`block` with its regions derived again; itself if they are right already."""
     reads, writes = infer_regions(block.body, block.init, block.iters)
     if _same_regions(reads, block.reads) and _same_regions(writes, block.writes):
         return block
@@ -84,7 +84,7 @@ def make_block(
     annotations: Mapping[str, Any] | None = None,
     span: Span | None = None,
 ) -> Block:
-    """A block whose regions are found from its body."""
+    """A block whose regions are derived from its body."""
     iters = tuple(iters)
     reads, writes = infer_regions(body, init, iters)
     return Block(
@@ -102,7 +102,7 @@ def make_block(
 
 
 def whole_region(buffer: Buffer) -> Region:
-    """All of a buffer."""
+    """The region of a whole buffer."""
     return Region(buffer, tuple(_whole(extent) for extent in buffer.shape))
 
 
@@ -153,7 +153,7 @@ def _hull_of(a: Extremes | None, b: Extremes | None) -> Extremes | None:
 
 
 class _Accesses:
-    """Collects the boxes of a statement, keeping the scope of what is bound inside it."""
+    """Collects the boxes of a statement, with the scope of variables bound inside it."""
 
     def __init__(self) -> None:
         self.reads: _Boxes = {}
@@ -181,7 +181,7 @@ class _Accesses:
     def _for(self, loop: For) -> None:
         last = extremes(substitute(affine(loop.extent - 1).expr(), self._lets), self._inner)
         if last is None:
-            # How far it runs is not known; an index that uses it is not known either.
+            # The range of the loop is unknown, and so are indices that use its variable.
             self._lets[loop.var] = _unknown(loop.var)
         else:
             self._inner[loop.var] = Extremes(Const(0, loop.var.dtype), last.high)
@@ -203,7 +203,7 @@ class _Accesses:
             self.writes.pop(buffer, None)
 
     def _evaluate(self, evaluate: Evaluate) -> None:
-        """Whoever is handed an address may touch any element of that buffer."""
+        """A call that gets an address may touch any element of that buffer."""
         self._read_in(evaluate.call)
         if is_pure(evaluate.call) or _is_prefetch(evaluate.call):
             return
@@ -245,7 +245,7 @@ class _Accesses:
 
 
 def _unknown(var: Var) -> Expr:
-    """A value of which nothing is known, as `extremes` understands it: a loaded one."""
+    """An unknown value for `extremes`: a loaded one."""
     return Load(Buffer(var.name, var.dtype, ()), ())
 
 

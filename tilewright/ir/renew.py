@@ -1,4 +1,4 @@
-"""Copy statements so that they can stand at a second place: new variables, buffers, nodes."""
+"""Copies statements for use at a second place, with new variables, buffers and nodes."""
 
 from __future__ import annotations
 

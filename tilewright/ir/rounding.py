@@ -1,7 +1,7 @@
 """Conversions and fused operations on NumPy arrays, rounded exactly once.
 
 NumPy has no fused multiply-add and converts to the small floats through a wider one, which rounds
-twice. Both are cured by rounding the wide intermediate *to odd*: what was cut off then shows in its
+twice. Both are fixed by rounding the wide intermediate *to odd*: what was cut off then shows in its
 last bit, so that the second rounding, to nearest, cannot mistake it for a tie.
 """
 
@@ -16,7 +16,7 @@ from tilewright.support.dtype import DType, float16, float32, float64
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: Scaled operands further apart than this differ in the sticky bit alone.
+#: Scaled operands further apart than this only affect the sticky bit.
 _FAR = 200
 #: Below this a result may be subnormal and is computed with fractions instead.
 _NEARLY_SUBNORMAL = 2.0**-1020
@@ -40,7 +40,7 @@ def fused_multiply_add(a: Array, b: Array, c: Array, dtype: DType) -> Array:
     if dtype.scalar is float64:
         return _fma64(a, b, c)
     wide_a, wide_b, wide_c = (x.astype(np.float64) for x in (a, b, c))
-    # Two significands of 24 bits or fewer multiply exactly in one of 53.
+    # Two significands of up to 24 bits multiply exactly in one of 53.
     return _to_float(_add_to_odd(wide_a * wide_b, wide_c), dtype)
 
 
@@ -57,7 +57,7 @@ def _to_float(a: Array, dtype: DType) -> Array:
 
 
 def _float64_to_odd(a: Array) -> Array:
-    """`a` in float64; of whole numbers beyond 2**53 the last of its bits stands for those below."""
+    """`a` in float64; for integers beyond 2**53 its last bit is sticky for the bits dropped."""
     if a.dtype.name not in ("int64", "uint64"):
         return a.astype(np.float64)
     below = np.array(0x7FF, a.dtype)
@@ -84,7 +84,7 @@ def _make_odd(near: Array, error: Array, bits: np.dtype[Any]) -> Array:
     inexact = np.isfinite(near) & np.isfinite(error) & (error != 0)
     grows = (error > 0) == (near > 0)
     step = np.where(grows, 1, -1).astype(bits)
-    # A zero that hides a remainder only arises by underflow: the least subnormal stands for it.
+    # A zero with an error only arises by underflow: the least subnormal replaces it.
     least = np.where(error > 0, 1, np.iinfo(bits).min + 1).astype(bits)
     moved = np.where(near == 0, least, pattern + step)
     odd = np.where(inexact & (pattern & 1 == 0), moved, pattern).astype(bits)
@@ -131,7 +131,7 @@ def _scaled_fma(a: Array, b: Array, c: Array) -> Array:
     exponent = a_exponent + b_exponent
     c_exponent = np.where(c == 0, exponent, c_exponent)
     c = np.ldexp(c, np.clip(c_exponent - exponent, -_FAR, _FAR))
-    # Where the addend is out of sight above, it sets the scale of the result.
+    # A far greater addend sets the scale of the result.
     exponent = np.where(c_exponent - exponent > _FAR, c_exponent - _FAR, exponent)
     high, low = _two_product(a, b)
     inner, inner_error = _two_sum(c, low)
@@ -148,7 +148,7 @@ def _saturate(a: Array, dtype: DType) -> Array:
     """Float to integer: cut off the fraction, stay within the type, NaN becomes 0."""
     wide = np.trunc(a.astype(np.float64))
     low, high = int(dtype.min_value), int(dtype.max_value)
-    # `high` itself may round up to 2**63 or 2**64 here, hence `>=`: what reaches it is `high`.
+    # `high` itself may round up to 2**63 or 2**64 here, hence `>=`: such values become `high`.
     above, below = wide >= float(high), wide <= float(low)
     inside = np.where(above | below | np.isnan(wide), 0.0, wide)
     whole = inside.astype(np.uint64 if low == 0 else np.int64)

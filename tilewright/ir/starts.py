@@ -1,8 +1,8 @@
-"""The results of a reduction over nothing: the values that it starts with.
+"""The results of an empty reduction: its initial values.
 
     for i in range(4): for k in range(n): block C(i, k): init: C[i] = 0; C[i] = C[i] + A[i, k]
 
-With n = 0 no instance of the block runs, yet C is 0: the loop over k starts what it reduces.
+With n = 0 no instance of the block runs, yet C is 0: the loop over k initializes its reduction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.ir.visit import free_vars, substitute, substitute_stmt, walk
 
 
 def starts_of(loop: For) -> Stmt | None:
-    """What takes the place of `loop` where it has no iterations; None where it reduces nothing."""
+    """The replacement of `loop` where it has no iterations; None where it reduces nothing."""
     return _starts(loop, frozenset()) if _reduces(loop) else None
 
 

@@ -23,7 +23,7 @@
 
 A `Function` takes buffers and scalars. Variables in the shapes of its buffers are bound by the
 arrays that are passed. Distinct buffers never overlap. A statement keeps its identity: the same
-statement object stands at one place of one function. An `Expr` may be shared freely.
+arrays that are passed. Distinct buffers never overlap. A statement keeps its identity: the same
 
 A store or load outside its buffer does not happen: the build proves it absent or turns it into an
 `Assert`. Expression semantics are stated in `ir.expr`.
@@ -47,7 +47,7 @@ TRUE: Final = Const(True, bool_)
 
 
 class Span(NamedTuple):
-    """Where in the user's source something was written."""
+    """The position in the user's source where something was written."""
 
     file: str
     line: int
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 
 class Stmt:
-    """Base of all statements."""
+    """Base class of all statements."""
 
     __slots__ = ()
 
@@ -132,7 +132,7 @@ class Store(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Alloc(Stmt):
-    """Buffers for the length of a body."""
+    """Buffers with the lifetime of a body."""
 
     buffers: tuple[Buffer, ...]
     body: Stmt
@@ -140,7 +140,7 @@ class Alloc(Stmt):
 
 @dataclass(slots=True, eq=False, repr=False)
 class If(Stmt):
-    """A choice."""
+    """A conditional."""
 
     condition: Expr
     then: Stmt

@@ -1,4 +1,4 @@
-"""Loops over the threads of a GPU, and where these threads meet.
+"""Loops over the threads of a GPU, and synchronization of these threads.
 
 A *launch* is an outermost nest of loops bound to `blockIdx`, a *phase* an outermost nest of loops
 bound to `threadIdx` inside it.
@@ -16,9 +16,9 @@ from tilewright.support.errors import UserError
 
 BLOCK_AXES: Final = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_AXES: Final = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-#: The annotation of a loop: of how many iterations the copies are in shared memory at once.
+#: The annotation of a loop: the number of iterations whose copies are in shared memory at once.
 STAGES: Final = "stages"
-#: The annotation of a loop inside of which threads store what they have, without exchanging it.
+#: The annotation of a loop in which threads store the elements they hold, without exchanging any.
 KEEPS_PAIRS: Final = "keeps_pairs"
 
 
@@ -58,12 +58,12 @@ def barrier() -> Evaluate:
 
 
 def is_barrier(stmt: Stmt) -> bool:
-    """Whether the threads of a block wait for each other, or for the other group of theirs."""
+    """Whether the threads of a block wait for each other, or for the other group of warps."""
     return _calls(stmt, "barrier", "groups_await")
 
 
 def is_arrival(stmt: Stmt) -> bool:
-    """Whether a group of warps tells that it has done what the other one awaits."""
+    """Whether a group of warps signals that it has done what the other one waits for."""
     return _calls(stmt, "groups_arrive")
 
 
@@ -77,16 +77,16 @@ def is_grid_barrier(stmt: Stmt) -> bool:
 
 
 def is_cooperative(stmt: Stmt) -> bool:
-    """Whether blocks of a launch wait for each other, so that all must be there at once."""
+    """Whether blocks of a launch wait for each other, so that all must be resident at once."""
     return any(map(is_grid_barrier, walk(stmt)))
 
 
 def is_for_all_threads(stmt: Stmt) -> bool:
-    """Whether all threads of a block execute a statement, although it stands in no phase."""
+    """Whether all threads of a block execute a statement, although it is in no phase."""
     return _calls(stmt, *_FOR_ALL)
 
 
-#: What all threads of a block execute together.
+#: Calls that all threads of a block execute together.
 _FOR_ALL: Final = (
     "barrier",
     "grid_barrier",

@@ -1,4 +1,4 @@
-"""What operations accept and give: the type rules of expressions."""
+"""The type rules of expressions: what operations accept, and the types of their results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def require_same(op: str, a: Expr, b: Expr) -> None:
 
 
 def require_condition(condition: Expr, lanes: int) -> None:
-    """Refuse to select by what is no condition, or one of other lanes."""
+    """Refuse a condition of a select that is not bool, or has other lanes."""
     if not condition.dtype.is_bool or condition.dtype.lanes not in (1, lanes):
         raise UserError(
             f"cannot select on `{condition}`",
@@ -76,7 +76,7 @@ _FITTING: Final[dict[str, tuple[str, ...]]] = {
 
 
 def fit(value: Number, dtype: DType) -> Number:
-    """`value` as this type holds it; a number that it cannot hold is an error."""
+    """`value` as this type stores it; a number that it cannot hold is an error."""
     if dtype.is_vector:
         raise UserError(f"a constant of the vector type {dtype}", remedy="broadcast a scalar one")
     if dtype.is_float:

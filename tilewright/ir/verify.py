@@ -1,9 +1,9 @@
-"""Is a loop function well formed? Run between all passes in tests.
+"""Checks that a loop function is well formed. Run between all passes in tests.
 
-Every variable and buffer is defined before it is used, and once; a block's body speaks of the
-block's own variables, not of the loops around it; types, lanes and numbers of indices fit; what a
-block declares to read and write covers what it does. Whether indices stay within their buffers is
-for `arith` to prove.
+Every variable and buffer is defined before it is used, and once; a block's body uses the block's
+own variables, not those of the loops around it; types, lanes and numbers of indices fit; the
+regions that a block declares cover its accesses. Whether indices stay within their buffers is for
+`arith` to prove.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Verifier:
 
     @contextmanager
     def binding(self, stmt: Stmt, *things: Var | Buffer) -> Generator[None]:
-        """`things` are known within."""
+        """`things` are in scope within."""
         for thing in things:
             self.require(
                 thing not in self.bound, stmt, f"{thing.name} is defined here for the second time"
@@ -134,7 +134,7 @@ class _Verifier:
 
     @contextmanager
     def inside_block(self) -> Generator[None]:
-        """The loops around are out of sight."""
+        """The variables of the loops around are out of scope within."""
         before = self.outside
         self.outside = self.loops & self.vars
         yield
@@ -326,7 +326,7 @@ _STATEMENTS: dict[type[Stmt], Callable[[_Verifier, Any], None]] = {
 def _uncovered(block: Block) -> Iterable[tuple[Stmt, str]]:
     """Accesses in a block that its regions do not cover, as far as constants show."""
     reads, writes = _by_buffer(block.reads), _by_buffer(block.writes)
-    # A reduction, here or inside, reads back what it accumulates into; that is not declared.
+    # A reduction, here or inside, reads its accumulator; that read is not declared.
     reduces = any(isinstance(s, Block) and s.init is not None for s in walk(block))
     readable = reads | writes if reduces else reads
     roots = [block.body] if block.init is None else [block.init, block.body]

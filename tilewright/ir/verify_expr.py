@@ -1,4 +1,4 @@
-"""What is wrong with one expression, wherever it stands: counts of indices, types, lanes."""
+"""Faults of a single expression: numbers of indices, types, lanes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tilewright.ir.intrinsics import find_intrinsic
 
 
 def node_faults(node: Expr) -> Iterator[str]:
-    """Complaints about this node itself; its operands are asked on their own."""
+    """Faults of this node itself; its operands are checked separately."""
     check = _CHECKS.get(type(node))
     return check(node) if check else iter(())
 
 
 def access_faults(buffer: Buffer, indices: Sequence[Expr], mask: Expr | None) -> Iterator[str]:
-    """Complaints about an element of `buffer`, read or written."""
+    """Faults of an access to an element of `buffer`."""
     if len(indices) != buffer.ndim:
         dims = "1 dimension" if buffer.ndim == 1 else f"{buffer.ndim} dimensions"
         yield f"{buffer.name} has {dims} but {len(indices)} indices"

@@ -115,7 +115,7 @@ def substitute(
             if operand in memo:
                 mapped.append(memo[operand])
             elif operand.variables.isdisjoint(values):
-                # Parts that stay as they are need not be looked into.
+                # Parts that do not change need not be visited.
                 mapped.append(operand)
             else:
                 pending.append(operand)
@@ -144,7 +144,7 @@ def child_stmts(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def child_exprs(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions that `stmt` itself holds (regions of a block included)."""
+    """The expressions that `stmt` itself contains (regions of a block included)."""
     return _EXPRS[type(stmt)](stmt)
 
 

@@ -1,34 +1,33 @@
-"""What threads of a GPU do together: products C += A · B on tiles, and reads of others' memory.
+"""What threads of a GPU do together: products C += A · B on tiles, and reads of others' registers.
 
-What is multiplied is a row of a table (`FACTORS`): the types of A, of B and of the sums. An
-instruction takes 32 bytes of each row along the sum: 16 steps of half precision, 32 of bytes and of
-floats of eight bits, 8 of float32, of which products take the first ten bits of the fraction
-(TF32), where targets allow it. Elements of 16 bits may lie along the sum or along the other side,
-others along the sum alone.
+A row of the table `FACTORS` gives the types of A, of B and of the sums. An instruction takes 32
+bytes of each row along the summed axis: 16 steps of half precision, 32 of bytes and of floats of
+eight bits, 8 of float32, of which products use the first ten bits of the fraction (TF32), where
+targets allow it. Elements of 16 bits may be contiguous along the summed axis or along the other
+one, all others along the summed axis only.
 
-**By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, in memory of its
-own; both operands lie in shared memory, by rows or by columns, and each thread names the first of
-the neighbours that it brings in, 16 bytes of them. A can be the threads' own instead, in half
-precision: each holds eight elements of it, as it would hold sums. How elements and threads belong
-together is what `mma.sync` and `ldmatrix` want.
+**By a warp** (`WarpProduct`), 16 × 16: each thread holds eight sums of the tile, in its local
+memory; both operands are in shared memory, by rows or by columns, and each thread addresses the
+first of the 16 contiguous bytes that it loads. In half precision, A can be held by the threads
+instead: eight elements by each, distributed like sums. Elements are assigned to threads as
+`mma.sync` and `ldmatrix` require.
 
 **By a group of four warps** (`GroupProduct`), 64 rows and up to 256 columns: each warp holds the
-sums of 16 rows as above, tile by tile, and may hold those of A alike. Other operands lie in shared
-memory in rows of 128 bytes (of the sum or of the other side), and all threads name the first one.
-The sixteens of bytes of a row are exchanged (`swizzled`), so that those of eight rows lie in
-different banks. That is `wgmma`, which goes on while threads do other work: `products_start` before
-some of them, `products_commit` after, `products_wait` for all but the latest, and `products_finish`
-before the sums are read.
+sums of 16 rows as above, tile by tile, and may hold those of A in the same way. Other operands are
+in shared memory in rows of 128 bytes (of the summed axis or of the other one), and all threads
+address the first element. The pieces of 16 bytes in a row are permuted (`swizzled`), so that those
+of eight rows are in different banks. This is `wgmma`, which is asynchronous: `products_start`
+comes before a batch of products, `products_commit` after it, `products_wait` waits for all but the
+latest, and `products_finish` comes before the sums are read.
 
 **By two groups in turn**: one multiplies while the other computes. In place of a barrier, a group
-says that it is done with what lies in shared memory, and that its part of what comes next is there
-(`groups_arrive`); it awaits the other's arrival before it touches shared memory again
+signals that it has finished with the data in shared memory, and that its part of the next data is
+there (`groups_arrive`); it waits for the other's signal before it accesses shared memory again
 (`groups_await`). Arrivals are numbered, and awaited in order.
 
-**By neighbours** (`of_lane`): what another thread of the warp has for a value. So threads read what
-is in each other's registers.
+**By lanes** (`of_lane`): the value that another thread of the warp has in its registers.
 
-All that makes, compiles or executes such products asks here.
+All code that emits, compiles or executes such products uses these definitions.
 """
 
 from __future__ import annotations
@@ -55,23 +54,23 @@ WARP: Final = 32
 TILE_SIDE: Final = 16
 #: Sums that a thread holds.
 SUMS: Final = TILE_SIDE * TILE_SIDE // WARP
-#: Threads that hold the sums of a row.
+#: Threads that hold the sums of a row together.
 OWNERS: Final = 4
-#: Bytes of a row that an instruction multiplies, and that a row has in shared memory where groups
-#: of warps take it; those that a thread names by the first, and that are exchanged as a whole.
+#: Bytes of a row that an instruction multiplies; bytes of a row in shared memory for groups of
+#: warps; contiguous bytes that a thread addresses by the first, and that `swizzled` moves as one.
 _STEP_BYTES: Final = 32
 ROW_BYTES: Final = 128
 EXCHANGED_BYTES: Final = 16
-#: Neighbours that a thread names, and elements of such a row, in half precision.
+#: Elements that a thread addresses by the first, and elements of such a row, in half precision.
 NEIGHBOURS: Final = EXCHANGED_BYTES // 2
 PITCH: Final = ROW_BYTES // 2
-#: After how many bytes the exchange of a row's sixteens repeats.
+#: Bytes after which the permutation of a row's pieces repeats.
 SWIZZLE_BYTES: Final = 8 * ROW_BYTES
 
 
 @dataclass(frozen=True)
 class Factors:
-    """What is multiplied: the types of A and B, which are as wide, and of the sums."""
+    """The types of the factors A and B, which have the same width, and of the sums."""
 
     a: DType
     b: DType
@@ -83,12 +82,12 @@ class Factors:
 
     @property
     def steps(self) -> int:
-        """Steps of the sum that an instruction takes."""
+        """Steps along the summed axis that an instruction takes."""
         return _STEP_BYTES // self.a.itemsize
 
     @property
     def neighbours(self) -> int:
-        """Neighbours that a thread names by the first."""
+        """Contiguous elements that a thread addresses by the first."""
         return EXCHANGED_BYTES // self.a.itemsize
 
     @property
@@ -98,11 +97,11 @@ class Factors:
 
     @property
     def lie_freely(self) -> bool:
-        """Whether operands may lie along the other side than the sum, and A may be the threads'."""
+        """Whether operands may be contiguous along either axis, and A may be held by threads."""
         return self.a.itemsize == 2
 
 
-#: What tensor instructions multiply.
+#: The types that tensor instructions multiply.
 FACTORS: Final = (
     *(Factors(dtype, dtype, float32) for dtype in (float16, bfloat16, _FLOAT8, float32)),
     *(Factors(a, b, int32) for a, b in product((int8, uint8), repeat=2)),
@@ -116,7 +115,7 @@ def find_factors(a: DType, b: DType, sums: DType) -> Factors | None:
 
 @dataclass(frozen=True)
 class WarpProduct:
-    """C += A · B, where each operand lies by columns or by rows; or A is held by threads
+    """C += A · B, where each operand is stored by columns or by rows; or A is held by threads
     (`a_is_own`)."""
 
     factors: Factors
@@ -130,7 +129,7 @@ class WarpProduct:
         return f"mma.{self.factors.short}.{'own' if self.a_is_own else a}.{b}"
 
     def a_start(self, lane: Any) -> tuple[Any, Any]:
-        """The first neighbour in A that a thread names, in A as it lies."""
+        """The first element of A that a thread addresses, in A as it is stored."""
         return self._by_quarters(lane) if self.a_by_columns else self._by_halves(lane)
 
     def b_start(self, lane: Any) -> tuple[Any, Any]:
@@ -150,7 +149,7 @@ def sum_place(row: Any, column: Any) -> tuple[Any, Any]:
 
 
 def _ways(factors: Factors) -> list[tuple[bool, bool, bool]]:
-    """How operands of a product may lie: whether A and B lie by columns, and whether A is held by
+    """The possible layouts: whether A and B are stored by columns, and whether A is held by
     threads."""
     if not factors.lie_freely:
         return [(False, True, False)]
@@ -161,7 +160,7 @@ def _ways(factors: Factors) -> list[tuple[bool, bool, bool]]:
     ]
 
 
-#: All of them, by the name of the intrinsic: addresses of the thread's sums, and in A and in B.
+#: By the name of the intrinsic, which takes addresses of the thread's sums, and in A and in B.
 WARP_PRODUCTS: Final = {
     made.name: made
     for factors in FACTORS
@@ -170,20 +169,20 @@ WARP_PRODUCTS: Final = {
 for _name in WARP_PRODUCTS:
     declare(_name, 3, "any", lambda _: int32, pure=False, doc="sums of a thread, A, B")
 
-#: Warps that `wgmma` runs on, their rows together, and what a product can have for columns.
+#: Warps that execute `wgmma`, the rows of all of them, and possible numbers of columns.
 GROUP: Final = 4
 GROUP_ROWS: Final = GROUP * TILE_SIDE
 GROUP_COLUMNS: Final = (64, 128, 192, 256)
 
 
 def swizzled(place: Any, itemsize: int) -> Any:
-    """Where an element lies that would lie at `place` if rows simply followed each other."""
+    """The position of an element that would be at `place` if rows were stored in plain order."""
     return place ^ (place // (ROW_BYTES // itemsize) % 8 * (EXCHANGED_BYTES // itemsize))
 
 
 @dataclass(frozen=True)
 class GroupProduct:
-    """C += A · B, where each operand lies by columns or by rows; or A is held by threads
+    """C += A · B, where each operand is stored by columns or by rows; or A is held by threads
     (`a_is_own`)."""
 
     factors: Factors
@@ -200,13 +199,13 @@ class GroupProduct:
 
     @property
     def sums(self) -> int:
-        """How many a thread holds."""
+        """The number of sums that a thread holds."""
         return self.columns // TILE_SIDE * SUMS
 
 
-#: All of them, by the name of the intrinsic: addresses of the thread's sums, and of the first of A
-#: and of B; for each of these how far rows lie apart, and how far blocks of such rows do (0
-#: for what threads hold).
+#: By the name of the intrinsic, which takes addresses of the thread's sums, and of the first
+#: elements of A and of B; for each of these the distance of rows, and that of blocks of such rows
+#: (0 for operands that threads hold).
 GROUP_PRODUCTS: Final = {
     made.name: made
     for factors in FACTORS

@@ -1,4 +1,4 @@
-"""What every room may use: errors, configuration, the on-disk cache, timing.
+"""What every package may use: errors, configuration, the on-disk cache, timing.
 
-Import from the modules themselves; there is no façade, so that each import stays as small as it is.
+Import from the modules themselves; there is no façade, so that each import stays small.
 """

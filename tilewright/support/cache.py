@@ -18,9 +18,9 @@ from pathlib import Path
 
 from tilewright.support.config import config, format_size
 
-#: Part of every path: entries of another layout are never opened, only evicted.
+#: Part of every path: entries in other layouts are never opened, only evicted.
 _LAYOUT = "v1"
-#: Where entries of any layout may lie; narrow, so that `clear` in a shared folder harms nobody.
+#: Paths of entries in any layout; narrow, so that `clear` in a shared folder harms nothing else.
 _PLACES = "v[0-9]*/[0-9a-f][0-9a-f]/*"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 #: Eviction goes this far below the limit, so that the next `put` need not evict again.
@@ -117,8 +117,8 @@ class DiskCache:
                 yield _Entry(path, stat.st_size, stat.st_mtime)
 
     def _make_room(self, added: int) -> None:
-        # The running total spares a walk per put; other processes make it drift, and the walk
-        # that an apparent overflow sets off puts it right.
+        # The running total saves walking the folder on each put; other processes make it drift,
+        # and the walk after an apparent overflow corrects it.
         known = self._size is not None
         self._size = self._size + added if self._size is not None else self._measured()
         if self._size <= self.limit:
@@ -152,7 +152,7 @@ class DiskCache:
 
 
 def default_cache() -> DiskCache:
-    """The cache that the environment asks for."""
+    """The cache as configured by the environment."""
     settings = config()
     return DiskCache(settings.cache_dir, settings.cache_limit, enabled=settings.cache)
 
@@ -162,7 +162,7 @@ def _is_intact(data: bytes) -> bool:
 
 
 def _write(path: Path, data: bytes) -> None:
-    # What is cached gets executed: nobody else may write here.
+    # Cached code is executed: nobody else may write here.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:

@@ -1,7 +1,7 @@
-"""Python's garbage collector, which need not look at what a compiler builds all the time.
+"""Runs Python's garbage collector less often during compilation.
 
-Nodes of expressions live long and are no part of cycles: looking at them again and again took a
-tenth of the time that compiling does.
+Nodes of expressions live long and are not part of cycles: scanning them again and again took a
+tenth of the compile time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-#: Objects that may be made between two collections.
+#: Objects that may be allocated between two collections.
 _RARELY = 50_000
 _lock = threading.Lock()
 #: The thresholds before the first change, to be restored.
@@ -21,7 +21,7 @@ _users = [0]
 
 @contextmanager
 def collecting_rarely() -> Generator[None]:
-    """Collect less often; as before once the last of those who asked for it is done."""
+    """Collect less often; thresholds are restored when the last user is done."""
     with _lock:
         _users[0] += 1
         if _users[0] == 1:

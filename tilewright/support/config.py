@@ -1,4 +1,4 @@
-"""Settings that come from the environment.
+"""Settings from the environment.
 
 `config()` reads the `TILEWRIGHT_*` variables each time it is called, so a program (or a test) may
 change them at any moment and nothing is read at import.
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the environment asks for; each field is the variable `TILEWRIGHT_<FIELD>`."""
+    """The settings; each field is the variable `TILEWRIGHT_<FIELD>`."""
 
     #: Keep compiled code on disk between runs.
     cache: bool
@@ -28,15 +28,15 @@ class Config:
     cache_dir: Path
     #: How many bytes the cache may take; `512M` and `2G` are understood.
     cache_limit: int
-    #: Threads of the pool at run time; 0 means one for each core the process may use.
+    #: Threads of the pool at run time; 0 means one for each core that the process may use.
     num_threads: int
     #: Processes that compile kernels side by side; 0 means as many as there are cores.
     compile_jobs: int
     #: Where reproducers of faults are written; None means the folder for temporary files.
     faults_dir: Path | None
-    #: Check the IR after every pass, not only where it crosses a border.
+    #: Check the IR after every pass, not only between stages.
     verify: bool
-    #: Take the results of tuning that come with the package, on machines that they are for.
+    #: Use the tuning results shipped with the package, on the machines that they are for.
     shipped_records: bool
     #: NVIDIA's assembler: a path; empty to look for it; `off` to do without.
     ptxas: str
@@ -58,7 +58,7 @@ def config() -> Config:
 
 
 def parse_size(text: str) -> int:
-    """Bytes that `64K`, `2M` or a plain number stand for; `ValueError` if it is no size."""
+    """The bytes that `64K`, `2M` or a plain number mean; `ValueError` if it is no size."""
     text = text.strip().lower().removesuffix("ib").removesuffix("b")
     unit = text[-1:] if text[-1:] in _UNITS else ""
     value = float(text.removesuffix(unit)) * _UNITS[unit]
@@ -116,7 +116,7 @@ def _default_cache_dir() -> Path:
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local) / "tilewright"
     base = os.environ.get("XDG_CACHE_HOME")
-    # expanduser leaves "~" alone where there is no home; the cache then fails to open, silently.
+    # expanduser leaves "~" as it is without a home; the cache then fails to open, silently.
     return (Path(base) if base else Path(os.path.expanduser("~/.cache"))) / "tilewright"
 
 

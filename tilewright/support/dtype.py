@@ -1,4 +1,4 @@
-"""Element types: what one scalar (or one short vector of scalars) is made of.
+"""Element types: the type of one scalar (or one short vector of scalars).
 
 A `DType` is interned, so equal types are the same object and compare by identity. Every type has
 a long name (`float32`) for users and a short one (`f32`) for printed IR; both are accepted
@@ -21,7 +21,7 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 
 class FloatFormat(NamedTuple):
-    """How the bits of a floating-point type are spent."""
+    """How a floating-point type uses its bits."""
 
     exponent: int
     mantissa: int
@@ -95,7 +95,7 @@ class DType:
         self.float_format, self.lanes = float_format, lanes
         self.scalar = scalar or self
         self._vectors: dict[int, DType] = {}
-        # Asked so often that a property would take a part of every compilation.
+        # Attributes, since properties would take a noticeable part of every compilation.
         self.is_float, self.is_bool = kind == "float", kind == "bool"
         self.is_integer, self.is_vector = kind in ("int", "uint"), lanes > 1
 

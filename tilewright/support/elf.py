@@ -1,7 +1,7 @@
-"""Relocatable files of little-endian ELF, taken apart: sections, symbols, relocations.
+"""Parses relocatable files of little-endian ELF: sections, symbols, relocations.
 
-Loading (`runtime.image`), asking for names (`runtime.objectfile`) and merging (`codegen.link`) all
-read files by this. Files are hostile until checked: whatever does not fit is a `DamagedError`.
+Loading (`runtime.image`), looking up names (`runtime.objectfile`) and merging (`codegen.link`) all
+use this. Files are untrusted until checked: any inconsistency is a `DamagedError`.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 MAGIC: Final = b"\x7fELF\x02\x01"
-#: The kind of file that a compiler makes.
+#: The kind of file that compilers produce.
 RELOCATABLE: Final = 1
 
 #: Kinds of sections.
 PROGBITS, SYMTAB, STRTAB, RELA_KIND, NOTE, NOBITS, REL, GROUP = 1, 2, 3, 4, 7, 8, 9, 17
-#: What may be done with a section when it is loaded.
+#: Flags of sections when they are loaded.
 WRITE, ALLOC, EXEC, TLS = 1, 2, 4, 0x400
 #: Section numbers with a special meaning (SHN_UNDEF, SHN_ABS, …).
 UNDEFINED, FIRST_SPECIAL, ABSOLUTE = 0, 0xFF00, 0xFFF1
-#: Who can see a symbol.
+#: Bindings of symbols.
 LOCAL, GLOBAL, WEAK = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class ElfLayout:
-    """How files with addresses of 64 or of 32 bits lay their tables out."""
+    """The layout of tables in files with addresses of 64 or of 32 bits."""
 
     magic: bytes
     header: struct.Struct
     section: struct.Struct
     symbol: struct.Struct
-    #: Relocations with addends of their own, and those whose addends lie where they apply.
+    #: Relocations with explicit addends, and those whose addends are stored where they apply.
     rela: struct.Struct
     rel: struct.Struct
-    #: Where in a relocation the number of its symbol begins; its kind lies below.
+    #: The bit of a relocation's info at which the symbol's number begins; its kind is below.
     symbol_shift: int
-    #: Where name, info, other, section, value and size of a symbol lie in its row.
+    #: The indices of name, info, other, section, value and size in the row of a symbol.
     symbol_order: tuple[int, ...]
 
     def read_symbol(self, row: Sequence[int], name: str) -> Symbol:
@@ -90,7 +90,7 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A name, and where in a section it lies."""
+    """A name, and its position in a section."""
 
     name: str
     info: int
@@ -105,7 +105,7 @@ class Symbol(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A place in a section that depends on where a symbol lies."""
+    """A position in a section that depends on the address of a symbol."""
 
     section: int
     offset: int
@@ -136,12 +136,12 @@ class Elf:
 
 
 def layout_of(code: bytes) -> ElfLayout | None:
-    """How a file is laid out; None for what is no little-endian ELF file."""
+    """The layout of a file; None unless it is a little-endian ELF file."""
     return next((known for known in (ELF64, ELF32) if code.startswith(known.magic)), None)
 
 
 def read_elf(code: bytes) -> Elf:
-    """The file in parts."""
+    """The parsed file."""
     try:
         return _read(code)
     except (struct.error, IndexError, ValueError) as error:

@@ -1,7 +1,7 @@
 """What goes wrong, and how it is reported.
 
-`UserError` is for what the caller can mend: the model, the schedule, the arguments, the file.
-`InternalError` is our own fault and asks for a report. A message reads: what failed (operation and
+`UserError` is for what the caller can fix: the model, the schedule, the arguments, the file.
+`InternalError` is our own fault and asks for a report. A message says: what failed (operation and
 object), why (reason), what to do (remedy); then, where there is IR to show, the lines of it with
 the culprit underlined.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class TilewrightError(Exception):
-    """Base of all errors that Tilewright raises on purpose."""
+    """Base class of all errors that Tilewright raises on purpose."""
 
     def __init__(self, what: str, *, reason: str = "", remedy: str = "", listing: str = "") -> None:
         self.what, self.reason, self.remedy, self.listing = what, reason, remedy, listing
@@ -47,9 +47,9 @@ class InternalError(TilewrightError):
         super().__init__(what, reason=reason, remedy=remedy, listing=listing)
         #: The steps it happened in, innermost first: {"node": …, "kernel": …, "pass": …}.
         self.places: dict[str, str] = {}
-        #: What those steps were given, innermost first: loop functions, graphs, nodes of a model.
+        #: The inputs of those steps, innermost first: loop functions, graphs, nodes of a model.
         self.subjects: list[Any] = []
-        #: The file that shows the fault again; None until one is saved.
+        #: The file that reproduces the fault; None until one is saved.
         self.reproducer: str | None = None
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class InternalError(TilewrightError):
 
 
 def named(kind: str, name: str) -> str:
-    """`pass fuse`; a name that begins with its kind is not given the kind twice."""
+    """`pass fuse`; a name that begins with its kind is used as it is."""
     return name if name.startswith(f"{kind} ") else f"{kind} {name}"
 
 

@@ -1,13 +1,13 @@
-"""Faults of our own become `InternalError`s that say what was being done.
+"""Turns faults of our own into `InternalError`s that say what was being done.
 
     with during("pass", "fuse", subject=module):
         …
 
-`during` stands at the borders of the compiler: a node that is read, a pass, a kernel, the host
-program. What leaves the block and was not raised on purpose becomes an `InternalError`, with the
-original as its cause; one that is an `InternalError` already learns where it happened.
+`during` surrounds the steps of the compiler: reading a node, a pass, a kernel, the host program.
+An exception that leaves it and was not raised on purpose becomes an `InternalError`, with the
+original as its cause; to one that is an `InternalError` already, the step is added.
 
-`at_the_border` stands where users come in, other than by compiling: loading, saving, exporting.
+`at_the_border` surrounds what users call other than compiling: loading, saving, exporting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tilewright.support.errors import InternalError, TilewrightError, UserError, named
 
-#: What the system refuses to any program: nothing that a report could mend.
+#: Errors by which the system refuses any program, so that a report would not help.
 _REFUSED_BY_THE_SYSTEM: Final = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -37,7 +37,7 @@ _REFUSED_BY_THE_SYSTEM: Final = {
 def during(kind: str, name: str, subject: Any = None) -> AbstractContextManager[None]:
     """A block in which the `kind` called `name` is made from `subject`.
 
-    A `MemoryError` goes through as it is: there are places that can do with less memory.
+    A `MemoryError` passes through unchanged: some callers can retry with less memory.
     """
     return _Border(kind, name, subject)
 
@@ -78,7 +78,7 @@ def at_the_border(what: str) -> Generator[None]:
 
 
 def as_tilewright_error(error: Exception, what: str) -> TilewrightError:
-    """The error itself, if it is one of ours; else what is raised in its place."""
+    """The error itself, if it is one of ours; else the one to raise in its place."""
     if isinstance(error, TilewrightError):
         return error
     if isinstance(error, MemoryError) or _is_out_of_memory(error):

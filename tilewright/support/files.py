@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from tilewright.support.errors import UserError
 
-#: Where a file is; what the operating system takes.
+#: A path in any form that the operating system takes.
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
@@ -26,9 +26,9 @@ def text_path(path: AnyPath) -> str:
 
 @contextmanager
 def replacing(path: AnyPath) -> Generator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends well.
+    """A file to write to, which replaces `path` when the block ends normally.
 
-    Whatever else ends the block leaves `path` as it was, and nothing beside it.
+    If the block ends otherwise, `path` stays as it was, and no other file is left behind.
     """
     path = text_path(path)
     place = _place(path)
@@ -46,7 +46,7 @@ def replacing(path: AnyPath) -> Generator[BinaryIO]:
 
 
 def _place(path: str) -> Path:
-    """Where the file goes: to what a link points to, and never in the place of a device."""
+    """The path to replace: the target of a link, but never a device."""
     if "\0" in path:
         raise _refusal(path.replace("\0", "\\0"), "its name holds a zero byte")
     place = Path(os.path.realpath(path))

@@ -1,8 +1,8 @@
-"""Whether Ctrl-C was pressed.
+"""Tells whether Ctrl-C was pressed.
 
-`KeyboardInterrupt` may come up anywhere, also inside of what other libraries do with locks and
-processes, and be replaced there by an error that is a consequence of it. Whoever wants to end well
-asks what was first.
+`KeyboardInterrupt` may be raised anywhere, also inside other libraries' use of locks and processes,
+and be replaced there by an error that is a consequence of it. To end cleanly, a program must know
+which came first.
 
     with watching_interrupts() as was_interrupted:
         try:
@@ -11,8 +11,8 @@ asks what was first.
             if not was_interrupted():
                 raise
 
-Where code of other languages calls Python back, an error has nowhere to go, and what was begun must
-be ended. There, Ctrl-C waits for a place that can take it (`Postponed`).
+Where code of other languages calls Python back, an exception cannot propagate, and what was begun
+must be finished. There, Ctrl-C waits until it can be handled (`Postponed`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Self
 
 @contextmanager
 def watching_interrupts() -> Generator[Callable[[], bool]]:
-    """What tells whether there was an interrupt in the block; it is raised as ever."""
+    """Gives a function that tells whether there was an interrupt in the block, still raised."""
     before, seen = signal.getsignal(signal.SIGINT), list[bool]()
     # Only the main thread gets signals, and the program may have handlers of its own.
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -56,7 +56,7 @@ class Postponed:
         if threading.current_thread() is threading.main_thread():
             before = signal.getsignal(signal.SIGINT)
             if callable(before):
-                # From here on nothing is raised, so that this is always undone.
+                # Nothing is raised after this, so that it is always undone.
                 signal.signal(signal.SIGINT, self._keep)
                 self._before = before
         return self
@@ -65,7 +65,7 @@ class Postponed:
         self._waiting.append((number, frame))
 
     def deliver(self) -> None:
-        """Let the program's own handler have what came in meanwhile."""
+        """Pass the interrupts that came in meanwhile to the program's own handler."""
         while self._waiting:
             self._before(*self._waiting.pop())
 

@@ -1,7 +1,7 @@
 """NVIDIA's driver (`libcuda.so.1`), called through ctypes: no toolkit is needed.
 
-Whoever has a GPU has the driver. Only what is loaded here may be called: functions with their
-arguments, each of which gives a status that `call` turns into an error.
+Whoever has a GPU has the driver. Only functions loaded here may be called; each returns a status,
+which `call` turns into an error.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, Final
 from tilewright.support.errors import UserError
 
 _NAMES: Final = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
-#: CUDA 12.0, the first driver that takes the PTX that is made here.
+#: CUDA 12.0, the first driver that takes the PTX that is generated here.
 _LEAST_VERSION: Final = 12000
-#: CUDA 12.3, the first one whose graphs let kernels begin early.
+#: CUDA 12.3, the first one whose graphs can start kernels early.
 _EARLY_LAUNCHES: Final = 12030
 
-#: Reasons for which the driver refuses calls.
+#: Status codes of refused calls.
 OUT_OF_MEMORY: Final = 2
 TOO_MANY_BLOCKS: Final = 720
-#: Of code: it is damaged, for other GPUs, or newer than the driver.
+#: Status codes of refused code: it is damaged, for other GPUs, or newer than the driver.
 CODE_REFUSED: Final = frozenset([200, 209, 218, 221, 222, 223, 300])
-#: What to do about some of these reasons: what a kernel did that the driver does not forgive, and
-#: that the process began as a copy of one that had started the driver.
+#: Remedies for some status codes: a kernel failed, after which the driver runs nothing more; or
+#: the process was forked from one that had initialized the driver.
 _FAILED_KERNELS: Final = frozenset([700, 702, 710, *range(714, 720)])
 _REMEDIES: Final = {
     _FAILED_KERNELS: "start the process anew: after a kernel has failed, the driver runs nothing"
@@ -50,7 +50,7 @@ class CudaError(UserError):
 
     @property
     def is_of_a_kernel(self) -> bool:
-        """Whether a kernel went wrong, after which the driver runs nothing more."""
+        """Whether a kernel failed, after which the driver runs nothing more."""
         return self.status in _FAILED_KERNELS
 
 
@@ -61,8 +61,8 @@ def why_no_driver() -> str:
 
 
 def let_go(name: str, *args: Any) -> None:
-    """Call a function that gives something back; one that fails has nothing to give back any more:
-    the process was forked, or a kernel has failed."""
+    """Call a function that releases something; failures are ignored, as there is nothing left to
+    release then: the process was forked, or a kernel has failed."""
     if _load()[0] is not None:
         _function(name)(*args)
 
@@ -76,7 +76,7 @@ def call(name: str, *args: Any) -> None:
 
 @cache
 def _function(name: str) -> Callable[..., int]:
-    """A function of the driver, found once: that takes longer than to call it."""
+    """A function of the driver, cached: looking it up takes longer than calling it."""
     library, reason = _load()
     if library is None:
         raise UserError(
@@ -105,14 +105,14 @@ def driver_version() -> str:
 
 @cache
 def has_early_launches() -> bool:
-    """Whether kernels of a graph can begin before those end that they wait for."""
+    """Whether kernels of a graph can start before the kernels they depend on have ended."""
     version = ctypes.c_int()
     call("cuDriverGetVersion", ctypes.byref(version))
     return version.value >= _EARLY_LAUNCHES
 
 
 def attribute(number: int, device: int = 0) -> int:
-    """A figure of a device, by the driver's number for it."""
+    """An attribute of a device, by the driver's number for it."""
     value = ctypes.c_int()
     call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
     return value.value
@@ -121,7 +121,7 @@ def attribute(number: int, device: int = 0) -> int:
 def runs(architecture: str, capability: tuple[int, int]) -> bool:
     """Whether a device of a capability runs code for an architecture, such as `sm_90a`.
 
-    Names that end with a letter are for devices of just that capability.
+    Names that end with a letter are for devices of exactly that capability.
     """
     named = re.fullmatch(r"sm_(\d+)(\d)(a?)", architecture, re.ASCII)
     if named is None:

@@ -1,7 +1,7 @@
-"""Files of lines that are only ever added, each by one write.
+"""Append-only files of lines, each written at once.
 
-A process that is killed loses at most the line that it was writing. A partial line is ended when
-the file is opened next.
+A process that is killed loses at most the line that it was writing. A partial line is terminated
+when the file is opened next.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, text_path
 
-#: Longer lines were not written by us.
+#: Longer lines were not written by `LineFile`.
 _LONGEST: Final = 16 << 20
 
 
 class LineFile:
-    """A file to which lines are added; it is made where there is none."""
+    """A file to which lines are appended; it is created if necessary."""
 
     def __init__(self, path: AnyPath) -> None:
         self.path = text_path(path)
@@ -36,7 +36,7 @@ class LineFile:
                 os.write(self._file, b"\n")
 
     def add_line(self, line: bytes) -> None:
-        """Add a line; it is in the file when this returns, whatever becomes of the process."""
+        """Append a line; it is in the file when this returns, even if the process dies."""
         try:
             written = os.write(self._file, line)
         except OSError as error:
@@ -49,7 +49,7 @@ class LineFile:
 
 
 def lines_of(path: str) -> Iterator[bytes]:
-    """The lines of a file that are not empty; a last one that was not ended is left out."""
+    """The non-empty lines of a file; a last one without an end is left out."""
     try:
         with open(path, "rb") as file:
             while line := file.readline(_LONGEST):

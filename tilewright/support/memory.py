@@ -1,4 +1,4 @@
-"""How memory that compiled code works on is aligned."""
+"""The alignment of memory that compiled code uses."""
 
 from __future__ import annotations
 

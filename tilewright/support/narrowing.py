@@ -1,4 +1,4 @@
-"""Type guards for what comes from files and callers, of which nothing is known beforehand.
+"""Type guards for values from files and callers, whose types are unknown.
 
 Where `isinstance` leaves the type checker with containers of unknown items, these leave it with
 containers of anything.
@@ -23,12 +23,12 @@ def is_sequence(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether it is what JSON calls an object, whose keys are texts."""
+    """Whether it is an object of JSON, whose keys are text."""
     return isinstance(value, dict)
 
 
 def is_bytes(value: Any) -> TypeGuard[bytes]:
-    """Whether it is bytes, or can stand for them: an array of bytes, or a view."""
+    """Whether it is bytes, or usable as such: an array of bytes, or a view."""
     return isinstance(value, bytes | bytearray | memoryview)
 
 

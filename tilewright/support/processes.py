@@ -1,9 +1,9 @@
-"""Interpreters beside this one that answer messages, each in a process of its own.
+"""Child interpreters that answer messages, each in a process of its own.
 
-Such a process imports nothing of the user's program (which `multiprocessing` would run anew),
-shares no memory with it, and is out of reach of Ctrl-C at the terminal: its parent ends it, and
-where the parent was killed, the end of its input does. Messages and answers are bytes, after their
-length.
+Such a process imports nothing of the user's program (which `multiprocessing` would run again),
+shares no memory with it, and does not receive Ctrl-C from the terminal: its parent ends it, or if
+the parent was killed, the end of its input does. Messages and answers are bytes, each preceded by
+its length.
 
     process = Answering.started("tilewright.kernels.workers", "serve")
     answer = process.ask(b"…", timeout=10.0)      # None where it has ended; `ended_by` says how
@@ -22,9 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
-#: Seconds after which a process that has closed its output has ended.
+#: Seconds within which a process that has closed its output must have ended.
 _ENDS_WITHIN: Final = 10.0
-#: Signals by which a program ends that is at fault itself.
+#: Signals by which a program ends through a fault of its own.
 _CRASHES: Final = [
     getattr(signal, name)
     for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
@@ -82,7 +82,7 @@ class Answering:
 
     @property
     def crash(self) -> str | None:
-        """The signal by which the process ended, if that was its own doing."""
+        """The signal that ended the process, if it is one of `_CRASHES`."""
         with suppress(subprocess.TimeoutExpired):
             code = -self._process.wait(timeout=_ENDS_WITHIN)
             return next((s.name for s in _CRASHES if s == code), None)
@@ -105,7 +105,7 @@ class Answering:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                # Another thread may be at it, and close it at the same time.
+                # Another thread may be using or closing it at the same time.
                 with suppress(OSError, ValueError, RuntimeError):
                     pipe.close()
 
@@ -118,7 +118,7 @@ class Messages:
 
     def __init__(self) -> None:
         self._sink = os.fdopen(os.dup(1), "wb")
-        # Whatever prints must not end up between the answers.
+        # Printed output must not end up between the answers.
         os.dup2(2, 1)
         self._waiting = queue.SimpleQueue[bytes]()
         threading.Thread(target=self._receive, daemon=True).start()

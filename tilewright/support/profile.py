@@ -1,4 +1,4 @@
-"""Where the time of a run goes: kernels, what they do, and when."""
+"""How the time of a run is spent: kernels, their work, and their timeline."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tilewright.support.timing import format_seconds
 
 @dataclass(frozen=True)
 class Event:
-    """One call of a kernel; times are in nanoseconds, from any start."""
+    """One call of a kernel; times are in nanoseconds, from an arbitrary origin."""
 
     name: str
     #: Where in the model the call comes from.
     origin: str
     start: int
     end: int
-    #: Operations on elements that the loops ask for; an estimate where data decide.
+    #: Operations on elements that the loops perform; an estimate where these depend on data.
     flops: int
     #: Bytes that must be read and written at least once.
     bytes: int
@@ -38,7 +38,7 @@ class KernelTime:
     name: str
     calls: float
     seconds: float
-    #: The part of the time of all kernels.
+    #: The fraction of the time of all kernels.
     share: float
     flops: float
     bytes: float
@@ -59,7 +59,7 @@ class Profile:
 
     runs: int
     events: tuple[Event, ...]
-    #: Copies between the processor and a GPU: of these, `origin` names what was copied.
+    #: Copies between host and GPU, whose `origin` names the value that was copied.
     copies: tuple[Event, ...] = ()
 
     @property
@@ -73,7 +73,7 @@ class Profile:
 
     @property
     def copy_rows(self) -> list[KernelTime]:
-        """The copies there and back, which `seconds` and `rows` leave out."""
+        """The copies in both directions, which `seconds` and `rows` leave out."""
         return self._rows(self.copies)
 
     def _rows(self, events: Sequence[Event]) -> list[KernelTime]:

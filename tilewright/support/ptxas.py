@@ -1,8 +1,8 @@
-"""NVIDIA's assembler (`ptxas`), found and called: from PTX to machine code of one architecture.
+"""Finds and runs NVIDIA's assembler (`ptxas`): from PTX to machine code of one architecture.
 
-Nobody needs it: where there is none, the driver compiles PTX when a kernel is loaded. The package
-`nvidia-cuda-nvcc-cu12` carries it, and so do toolkits and Triton. The disassembler beside it, where
-there is one, tells what it has made.
+It is optional: without it, the driver compiles PTX when a kernel is loaded. The package
+`nvidia-cuda-nvcc-cu12` contains it, and so do toolkits and Triton. The disassembler beside it, if
+there is one, shows the code that it made.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _IN_PACKAGES: Final = (
     ("nvidia", "cuda_nvcc/bin"),
     ("triton", "backends/nvidia/bin"),
 )
-#: Variables that name a toolkit.
+#: Environment variables that name a toolkit.
 _TOOLKITS: Final = ("CUDA_HOME", "CUDA_PATH")
-#: Seconds after which an assembler is given up.
+#: Seconds after which an assembler is killed.
 _LIMIT: Final = 300
 
 
 class Assembled(NamedTuple):
-    """Machine code, with what the assembler says of it; or no code, and why."""
+    """Machine code, with the messages of the assembler; or no code, and the reason."""
 
     code: bytes
     said: str
@@ -69,7 +69,7 @@ def find_assembler() -> Assembler | None:
 
 
 def find_disassembler() -> str | None:
-    """The path of `nvdisasm`, if it is somewhere."""
+    """The path of `nvdisasm`, if it is found."""
     return next(_found("nvdisasm", _searched()), None)
 
 
@@ -90,7 +90,7 @@ def _find(wanted: str, searched: tuple[str, ...]) -> Assembler | None:
 
 
 def _version(path: str) -> str:
-    """What an assembler calls its release; empty where it does not run."""
+    """The release of an assembler; empty where it does not run."""
     try:
         said = _run(path, "--version").stdout
     except (OSError, subprocess.TimeoutExpired):

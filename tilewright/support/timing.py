@@ -32,7 +32,7 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """How far apart the samples lie, as a fraction of the median; under 0.05 is quiet."""
+        """The range of the samples, as a fraction of the median; under 0.05 is quiet."""
         return (self.max - self.min) / self.median if self.median else 0.0
 
     def __repr__(self) -> str:
@@ -75,7 +75,7 @@ class Latencies:
 def latencies(
     function: Callable[[], object], seconds: float, warmup: int = 3, at_least: int = 10
 ) -> Latencies:
-    """Time single calls of `function` for so many seconds, after some that do not count."""
+    """Time single calls of `function` for this many seconds, after warm-up calls."""
     for _ in range(warmup):
         function()
     samples: list[float] = []
@@ -107,7 +107,7 @@ def interleaved(
     min_repeat_ms: float = 10.0,
     warmup: int = 1,
 ) -> list[Timing]:
-    """Time several functions in turn, a sample of each in every round: noise falls on all alike."""
+    """Time several functions in turn, a sample of each in every round: noise affects all alike."""
     if rounds < 1:
         raise ValueError("measuring needs at least one round")
     for function in functions:

@@ -1,4 +1,4 @@
-"""What the triple of a target tells without a table of targets."""
+"""What the triple of a target says, without a table of targets."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The words of `@script`, so that linters, editors and plain Python know them.
+"""The keywords of `@script`, so that linters, editors and plain Python know them.
 
     from tilewright.tensor.language import alloc, f32, parallel
 
-Inside a script function they mean what `ir.text.printer` says; elsewhere they only complain. Types
-can be subscripted anywhere: `f32["n", 4]` is what an annotation evaluates to.
+Inside a script function they mean what `ir.text.printer` says; elsewhere, using them is an error.
+Types can be subscripted anywhere: `f32["n", 4]` is what an annotation evaluates to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.support.errors import UserError
 
 
 class BufferType:
-    """The type of a buffer, as an annotation has it."""
+    """The type of a buffer, in an annotation."""
 
     def __init__(self, element: DType, dims: Any) -> None:
         self.element = element
@@ -35,7 +35,7 @@ class ElementType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """How NumPy, and everything that asks it, sees the type."""
+        """The NumPy type, for NumPy and whatever uses its interfaces."""
         return self.element.numpy
 
     def __getitem__(self, dims: Any) -> Any:
@@ -49,7 +49,7 @@ class ElementType:
 
 
 class Word:
-    """A word that has its meaning inside a script function."""
+    """A keyword that has its meaning inside a script function."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -69,7 +69,7 @@ def _outside_error(name: str) -> UserError:
 
 
 def _type(name: str) -> Any:
-    """Any to type checkers, so that a parameter `A=f32["n"]` may be indexed and computed with."""
+    """Any for type checkers, so that a parameter `A=f32["n"]` may be indexed and computed with."""
     return ElementType(DType.of(name))
 
 

@@ -7,13 +7,13 @@
             total += A[i]
             B[i] = total
 
-The function is read, never run. It may use: buffers (`A: "f32[n, 4]"`, where a name that nothing
-defines is a symbolic dimension; linters prefer the spelling `A=f32["n", 4]`, which means the same)
-and scalars (`alpha: "f32"`, `alpha=f32`) as parameters; scalar variables; local
-buffers (`T = alloc(f32[16])`); `for` over `range`, `parallel`, `vectorized` and `unrolled`;
-`while`, `if`, `break`, `continue`, `assert`; the intrinsics; numbers, types and tuples from the
-code around it; and calls of other loop functions, which are written out in place. Results go to
-buffers. The text form of the loop IR (`ir.text.printer`), blocks included, is part of the language.
+The function is parsed, never run. It may use: buffers (`A: "f32[n, 4]"`, where an undefined name is
+a symbolic dimension; linters prefer the spelling `A=f32["n", 4]`, which means the same) and scalars
+(`alpha: "f32"`, `alpha=f32`) as parameters; scalar variables; local buffers
+(`T = alloc(f32[16])`); `for` over `range`, `parallel`, `vectorized` and `unrolled`; `while`, `if`,
+`break`, `continue`, `assert`; the intrinsics; numbers, types and tuples from the code around it;
+and calls of other loop functions, which are inlined. Results go to buffers. The text form of the
+loop IR (`ir.text.printer`), blocks included, is part of the language.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _source(function: PythonFunction) -> Source:
 
 
 def _captured(function: PythonFunction, around: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that the function can see; annotations see those of the function around it."""
+    """The names that the function can use; annotations can use those of the function around it."""
     found = {**function.__globals__, **around}
     cells = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):

@@ -1,4 +1,4 @@
-"""A call of a loop function, written out in place."""
+"""Inlines a call of a loop function."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _bind_dims(
     buffers: dict[Buffer, Buffer],
     values: dict[Var, Expr],
 ) -> list[Stmt]:
-    """Give dimensions their values; what cannot be compared now is compared at run time."""
+    """Bind dimensions; those that cannot be compared now are compared at run time."""
     pairs = [
         (param, wanted, actual)
         for param, buffer in buffers.items()

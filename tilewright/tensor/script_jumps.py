@@ -65,7 +65,7 @@ def _with_flag(flag: Buffer | None, body: Stmt) -> Stmt:
 
 
 def jumps(node: ast.stmt) -> bool:
-    """Whether `node` may leave the iteration of the loop that it stands in."""
+    """Whether `node` may leave the iteration of the loop around it."""
     return any(isinstance(n, ast.Break | ast.Continue) for n in _within(node))
 
 
@@ -78,7 +78,7 @@ def continues_in(loop: ast.For | ast.While) -> list[ast.Continue]:
 
 
 def _within(node: ast.AST) -> Iterator[ast.AST]:
-    """`node` and what it holds, but for loops, whose jumps are their own."""
+    """`node` and the nodes in it, except for loops, whose jumps are their own."""
     if isinstance(node, ast.For | ast.While):
         return
     yield node

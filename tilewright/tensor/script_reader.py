@@ -1,4 +1,4 @@
-"""Reads script functions: the statements of the text form, and the conveniences of Python."""
+"""Parses script functions: the statements of the text form, and conveniences of Python."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ from tilewright.tensor.script_values import ScriptValues
 
 
 class ScriptReader(ScriptValues):
-    """Reads the body of one script function."""
+    """Parses the body of one script function."""
 
     def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
         super().__init__(source, captured)
         self._times_assigned: Counter[str] = Counter()
-        #: The scalar variables that the suites around declare, innermost last.
+        #: The scalar variables declared by the suites around, innermost last.
         self._scalars: list[list[Buffer]] = []
         self._loops: list[LoopFlags] = []
         self._gone: set[str] = set()
@@ -62,7 +62,7 @@ class ScriptReader(ScriptValues):
         return super().function(node)
 
     def params(self, node: ast.FunctionDef) -> tuple[Param, ...]:
-        """A type may stand where a default would: `A=f32["n"]`, which linters let pass."""
+        """A type may take the place of a default: `A=f32["n"]`, which linters accept."""
         args, defaults = node.args.args, node.args.defaults
         for arg, default in zip(args[len(args) - len(defaults) :], defaults, strict=True):
             if arg.annotation is not None:
@@ -88,7 +88,7 @@ class ScriptReader(ScriptValues):
         return Alloc(tuple(declared), body) if declared else body
 
     def statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
-        """What follows a jump runs only if it was not taken."""
+        """Statements after a jump run only if it was not taken."""
         for number, node in enumerate(nodes[:-1]):
             if self._loops and jumps(node):
                 first, rest = nodes[: number + 1], nodes[number + 1 :]
@@ -110,7 +110,7 @@ class ScriptReader(ScriptValues):
         return super().assign(node)
 
     def _assign_several(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> Stmt:
-        """`a, b = b, a`: all values are taken before any is stored."""
+        """`a, b = b, a`: all values are computed before any is stored."""
         if not isinstance(value, ast.Tuple):
             return self._take_apart(node, targets, self.value(value))
         if len(value.elts) != len(targets):
@@ -126,7 +126,7 @@ class ScriptReader(ScriptValues):
         return body
 
     def _take_apart(self, node: ast.stmt, targets: list[ast.expr], values: Any) -> Stmt:
-        """`m, n = A.shape`: names for what is known now."""
+        """`m, n = A.shape`: names for values that are known now."""
         if not is_tuple(values) or len(values) != len(targets):
             raise self.error(node, f"cannot take {len(targets)} values apart from this")
         for number, target in enumerate(targets):
@@ -243,7 +243,7 @@ class ScriptReader(ScriptValues):
         return read
 
     def choice_statement(self, node: ast.If) -> Stmt | None:
-        """`if` on what is known now keeps only the side that is taken."""
+        """`if` on a value that is known now keeps only the chosen side."""
         test = self.operand(node.test)
         if isinstance(test, bool):
             taken = node.body if test else node.orelse
@@ -278,7 +278,7 @@ class ScriptReader(ScriptValues):
         return Assert(condition, text, tuple(values), self.span(node))
 
     def block(self, node: ast.With, call: ast.Call) -> Block:
-        """Regions that are not declared are found."""
+        """Regions that are not declared are inferred."""
         block = super().block(node, call)
         self._block_names.add(block.name)
         return block if block.reads or block.writes else with_inferred_regions(block)
@@ -372,7 +372,7 @@ class ScriptReader(ScriptValues):
         return scaled if is_zero(start) else self.combine("add", scaled, start)
 
     def _fixed(self, expr: Expr, name: str) -> tuple[Expr, Wrap]:
-        """A loop's bounds count once, at its start, whatever the body stores."""
+        """A loop's bounds are evaluated once, at its start, whatever the body stores."""
         if not loads_in(expr):
             return expr, as_it_is
         var = Var(name, expr.dtype)

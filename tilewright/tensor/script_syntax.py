@@ -1,4 +1,4 @@
-"""What can be known about a script function without reading its body."""
+"""What is known about a script function before its body is parsed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_zero(value: Any) -> bool:
 
 
 def assignments(function: ast.FunctionDef) -> Counter[str]:
-    """How often each name is assigned; what is updated in place counts twice."""
+    """How often each name is assigned; updates in place count twice."""
     found: Counter[str] = Counter()
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

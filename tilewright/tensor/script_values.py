@@ -1,4 +1,4 @@
-"""Expressions in script functions: what the code around knows is known to them too."""
+"""Expressions in script functions, which can use values of the code around."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ScriptValues(StmtReader):
         return found if isinstance(found, Function) else None
 
     def word(self, node: ast.Call) -> str | None:
-        """What is called, without the modules in front."""
+        """The name of the callee, without the modules before it."""
         name = dotted(node.func)
         if name is None:
             return None
@@ -148,7 +148,7 @@ class ScriptValues(StmtReader):
     # ---- expressions ----------------------------------------------------------------------------
 
     def expr(self, node: ast.expr, dtype: DType | None = None) -> Expr:
-        """A choice passes on which type is wanted, so that numbers on both sides adapt."""
+        """A conditional passes on the wanted type, so that numbers on both sides adapt."""
         test = self.operand(node.test) if isinstance(node, ast.IfExp) and dtype else None
         if dtype is None or not isinstance(node, ast.IfExp) or isinstance(test, bool):
             return super().expr(node, dtype)
@@ -203,7 +203,7 @@ class ScriptValues(StmtReader):
         return super().call(node) if dtype is None else self.convert(node, dtype)
 
     def intrinsic(self, name: str, operands: list[Any]) -> Expr:
-        """Where a function is one of floats, so are the numbers that it is called with."""
+        """Numbers as operands of a function of floats are floats."""
         if name in INTRINSICS and INTRINSICS[name].accepts == "float":
             return call(name, *operands)
         return super().intrinsic(name, operands)
@@ -227,7 +227,7 @@ class ScriptValues(StmtReader):
         return super().unary(node)
 
     def logic(self, node: ast.BoolOp) -> Any:
-        """What the first operands decide now, the others need not be asked."""
+        """Operands after one whose known value decides are not evaluated."""
         decides = isinstance(node.op, ast.Or)
         result: Any = not decides
         for part in node.values:

@@ -1,8 +1,7 @@
 """The rules of simplification: one file per family, one row per rule, indexed by root.
 
-A rule sees a node whose operands are simplified already, and returns what to put in its place, or
-None. What it returns is simplified again, so a rule takes one step and trusts the others with the
-rest.
+A rule sees a node whose operands are simplified already, and returns its replacement, or None. The
+replacement is simplified again, so a rule takes one step and leaves the rest to other rules.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _WITH_OP = frozenset([Binary, Unary])
 
 
 def rewrite(node: Expr, ranges: Ranges) -> Expr | None:
-    """The first rule that applies to the root of `node`, applied."""
+    """The result of the first rule that applies to the root of `node`."""
     folded = fold(node)
     if folded is not None:
         return folded

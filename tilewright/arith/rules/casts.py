@@ -23,7 +23,7 @@ def _chained(e: Cast, ranges: Ranges) -> Expr | None:
 
 
 def _only_cuts(first: DType, middle: DType, last: DType) -> bool:
-    """Integers all: the low bits of the middle are those of the first."""
+    """For integers: the low bits of the middle are those of the first."""
     whole = last.is_integer and middle.is_integer and (first.is_integer or first.is_bool)
     return whole and last.bits <= middle.bits
 
@@ -44,7 +44,7 @@ def _keeps(x: Expr, middle: DType, ranges: Ranges) -> bool:
 
 
 def _agrees(x: Expr, middle: DType, last: DType, ranges: Ranges) -> bool:
-    """Floats saturate where integers wrap: leaving out the middle must not change which."""
+    """Floats saturate where integers wrap around: without the middle, this must be the same."""
     if x.dtype.is_float or not middle.is_float or not last.is_integer:
         return True
     return _values(x, ranges).within(_of_type(last))
@@ -71,7 +71,7 @@ def _same_type(e: Cast, _r: Ranges) -> Expr | None:
 
 
 def _of_narrow_point(e: Cast, ranges: Ranges) -> Expr | None:
-    """A conversion between integers whose operand can only be one number."""
+    """A conversion between integers whose operand can only have one value."""
     if not (e.dtype.is_integer and e.a.dtype.is_integer) or e.dtype.is_vector:
         return None
     limits = bounds(e.a, ranges)

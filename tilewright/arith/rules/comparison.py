@@ -23,7 +23,7 @@ def _answer(e: Binary, value: bool) -> Expr:
 
 
 def _of_itself(e: Binary, _r: Ranges) -> Expr | None:
-    """x < x is false, x <= x true; NaN makes all but the former uncertain"""
+    """x < x is false, and x <= x true unless x may be NaN"""
     if e.a is not e.b:
         return None
     if e.op in ("lt", "gt"):
@@ -40,7 +40,7 @@ def _decided(e: Binary, ranges: Ranges) -> Expr | None:
 
 
 class _Difference:
-    """What is known of a - b."""
+    """What is known about a - b."""
 
     def __init__(self, a: Expr, b: Expr, ranges: Ranges) -> None:
         self.ranges = ranges
@@ -184,7 +184,7 @@ def _equated(e: Binary, _r: Ranges) -> Expr | None:
 
 
 def _positive_first(total: Linear) -> Linear:
-    """Of a sum and its opposite, the one whose first atom counts positive."""
+    """Of a sum and its negation, the one whose first term is positive."""
     first = min(total.terms, key=order_key)
     return total if total.terms[first] > 0 else total.scaled(-1).wrapped()
 

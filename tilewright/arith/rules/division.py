@@ -1,7 +1,7 @@
 """Quotients and remainders of integers.
 
-The dividend is taken as a sum; what the divisor divides is split off, and what remains vanishes
-where its bounds lie within one period. Everywhere c > 0 is a constant, d > 0 a symbolic divisor.
+The dividend is treated as a sum; multiples of the divisor are split off, and the rest vanishes if
+its bounds are within one period. Everywhere c > 0 is a constant, d > 0 a symbolic divisor.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _by_steps(total: Linear, c: int) -> Iterator[tuple[int, Linear, Linear]]:
 
 
 def _period(limits: Interval, c: int) -> int | None:
-    """The quotient by c, where it is the same throughout."""
+    """The quotient by c, if it is constant over the limits."""
     if limits.low is None or limits.high is None or limits.low // c != limits.high // c:
         return None
     return limits.low // c
@@ -211,7 +211,7 @@ def _coarser_by_symbol(
 
 
 def _divided_by_symbol(e: Binary, ranges: Ranges) -> tuple[Linear, Linear, bool] | None:
-    """Quotient, rest, and whether the rest lies in 0 … d - 1."""
+    """Quotient, rest, and whether the rest is in 0 … d - 1."""
     if number(e.b) is not None or not is_index(e.dtype) or e.dtype.is_vector:
         return None
     total, d = linear(e.a), linear(e.b)
@@ -222,7 +222,7 @@ def _divided_by_symbol(e: Binary, ranges: Ranges) -> tuple[Linear, Linear, bool]
     for below in (rest, rest.plus(d)):
         if _is_remainder(below, d, ranges):
             return (quotient if below is rest else quotient.shifted(-1)), below, True
-    # Division by a sum of terms may leave more behind than there was.
+    # Dividing by a sum of terms may leave more terms than there were.
     is_shorter = len(rest.terms) < len(total.terms)
     return (quotient, rest, False) if is_shorter or quotient.is_constant else None
 
@@ -268,7 +268,7 @@ def _by_one(e: Binary, _r: Ranges) -> Expr | None:
 
 
 def _have_opposites(e: Binary, c: int, ranges: Ranges) -> bool:
-    """Whether c is negative, and -x and -c are numbers of the type: that of the least is not."""
+    """Whether c is negative, and the type holds -x and -c: it does not for the least value."""
     if not is_index(e.dtype) or not e.dtype.min_value < c < 0:
         return False
     low = bounds(e.a, ranges).low

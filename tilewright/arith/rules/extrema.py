@@ -29,7 +29,7 @@ def _decided(e: Binary, ranges: Ranges) -> Expr | None:
 
 def never_above(a: Expr, b: Expr, ranges: Ranges) -> bool:
     """Is a <= b, by bounds or a short proof?"""
-    # Every part of a long minimum is compared with every other, and anew for each longer one.
+    # Every part of a long minimum is compared with all others, and again for each longer one.
     known = ranges.memo("never above")
     found = known.get((a, b))
     if found is None:
@@ -80,7 +80,7 @@ def _common_factor(e: Binary, _r: Ranges) -> Expr | None:
 
 
 def _flattened(e: Binary, ranges: Ranges) -> Expr | None:
-    """min(a, min(b, c)) in one order, without what the others decide"""
+    """min(a, min(b, c)) in canonical order, without parts that others make superfluous"""
     if not e.dtype.is_integer:
         return None
     parts = _distinct(e)
@@ -104,14 +104,14 @@ def _distinct(e: Binary) -> list[Expr]:
 
 
 def _is_decided(op: str, i: int, parts: list[Expr], ranges: Ranges) -> bool:
-    """Is part `i` never the extreme one, for another part that stays?"""
+    """Is part `i` never the extreme one, because of another part that stays?"""
     if len(parts) == 2:
         return False
     for j, other in enumerate(parts):
         if j == i:
             continue
         below, above = (other, parts[i]) if op == "min" else (parts[i], other)
-        # Two parts that are equal must not strike each other out.
+        # Two equal parts must not eliminate each other.
         if never_above(below, above, ranges) and (j < i or not never_above(above, below, ranges)):
             return True
     return False

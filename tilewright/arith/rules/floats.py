@@ -1,4 +1,4 @@
-"""Floats: only what keeps NaN, infinities and the sign of zero."""
+"""Floats: only rules that keep NaN, infinities and the sign of zero."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _Number = bool | int | float
 
 
 def fold(node: Expr) -> Expr | None:
-    """The constant that a node over constants stands for."""
+    """The constant value of a node over constants."""
     rule = _FOLD.get(type(node))
     if rule is None:
         return None
@@ -37,7 +37,7 @@ def _binary(node: Binary) -> Expr | None:
 
 
 def _float_binary(node: Binary, a: float, b: float) -> Expr | None:
-    # Which zero the lesser of 0.0 and -0.0 is, is left to the machine.
+    # The machine decides whether min and max of 0.0 and -0.0 give 0.0 or -0.0.
     if node.op in ("min", "max") and a == b == 0 and math.copysign(1, a) != math.copysign(1, b):
         return None
     return _evaluated(node)
@@ -86,7 +86,7 @@ def _truncmod(a: int, b: int) -> int:
 
 
 _SHIFTS = ("shl", "shr")
-#: The same result on every machine, unlike exp and kin.
+#: Calls with the same result on every machine, unlike exp and kin.
 _EXACT_CALLS = frozenset(
     "sqrt floor ceil round trunc abs copysign isnan isinf isfinite signbit popcount clz ctz".split()
 )

@@ -1,4 +1,4 @@
-"""Conditions in a chain that others of the chain decide.
+"""Conditions in a conjunction or disjunction that others in it decide.
 
 i < 4 and i < 8     -->  i < 4
 i < 4 and i >= 4    -->  False
@@ -17,12 +17,12 @@ from tilewright.ir import Binary, Expr, const, loads_in
 
 Rule = Callable[[Any, Ranges], Expr | None]
 
-#: Chains longer than this are left alone: every condition is held against every other.
+#: Longer chains are left alone: every condition is compared with every other.
 _LONGEST = 12
 
 
 def decided_in_chain(e: Binary, ranges: Ranges) -> Expr | None:
-    """The chain without what its last condition decides or is decided by."""
+    """The chain without the conditions that its last one decides, or without that one."""
     left, last = _chain(e.a, e.op), _as_sum(e.b, ranges)
     if last is None or len(left) > _LONGEST:
         return None
@@ -43,13 +43,13 @@ def decided_in_chain(e: Binary, ranges: Ranges) -> Expr | None:
 
 
 def _covers(op: str, first: Linear, second: Linear, ranges: Ranges) -> bool:
-    """Is `second` superfluous beside `first`? It follows (`and`), or leads to it (`or`)."""
+    """Is `second` superfluous beside `first`: implied by it (`and`), or implying it (`or`)?"""
     strong, weak = (first, second) if op == "and" else (second, first)
     return _follows(weak, strong, ranges)
 
 
 def _settles(op: str, first: Linear, second: Linear, ranges: Ranges) -> bool:
-    """Do both contradict each other (`and`), or leave no third case (`or`)?"""
+    """Do they contradict each other (`and`), or cover all cases (`or`)?"""
     if op == "and":
         return _follows(_opposite(second), first, ranges)
     return _follows(second, _opposite(first), ranges)

@@ -1,4 +1,4 @@
-"""Truth values and choices. `and`, `or` and `select` are lazy: their order is kept."""
+"""Truth values and selects. `and`, `or` and `select` are lazy: their order is kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _constant(e: Expr, value: bool) -> Expr:
 
 
 def negation(e: Expr) -> Expr:
-    """`not e`, pushed into what it negates where that is exact."""
+    """`not e`, pushed into its operands where that is exact."""
     pushed = _pushed(e)
     return Unary("not", e) if pushed is None else pushed
 
@@ -36,7 +36,7 @@ def _pushed(e: Expr) -> Expr | None:
         return e.a
     if not isinstance(e, Binary):
         return None
-    # With NaN, "not less" is more than "greater or equal"; "not equal" is exact.
+    # With NaN, "not less" is not "greater or equal"; "not equal" is exact.
     if e.op in ("eq", "ne") or (e.op in _OPPOSITES and not e.a.dtype.is_float):
         return Binary(_OPPOSITES[e.op], e.a, e.b)
     if e.op in _DUALS:
@@ -53,7 +53,7 @@ def _known(e: Expr, ranges: Ranges) -> Expr | None:
 
 
 def _repeated(e: Binary, _r: Ranges) -> Expr | None:
-    """(… a …) and a = (… a …); each part of a chain is worth naming once."""
+    """(… a …) and a = (… a …): repeated conditions of a chain are dropped."""
     left = set(_chain(e.a, e.op))
     right = _chain(e.b, e.op)
     kept = [p for p in dict.fromkeys(right) if p not in left]

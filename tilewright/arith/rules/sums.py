@@ -1,4 +1,4 @@
-"""Sums of integers: quotients and remainders that belong together, minima that absorb terms."""
+"""Sums of integers: quotients and remainders of one dividend, minima that absorb terms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SumRule = Callable[[Linear, Ranges], Linear | None]
 
 
 def tidy(total: Linear, ranges: Ranges) -> Linear:
-    """The sum after every rule below has had its say; a rule shortens it or moves terms inwards."""
+    """The sum after all rules below; each makes it shorter or moves terms inwards."""
     if all(number(a) is None and not isinstance(a, Binary) for a in total.terms):
         return total
     for rule in RULES:
@@ -26,7 +26,7 @@ def tidy(total: Linear, ranges: Ranges) -> Linear:
 
 
 def _quotient(x: Expr, by: Expr) -> Expr:
-    """x // by as its rules write it: (y // a) // b is y // (a*b)."""
+    """x // by in canonical form: (y // a) // b is y // (a*b)."""
     b = number(by)
     if b is not None and isinstance(x, Binary) and x.op == "floordiv":
         a = number(x.b)
@@ -36,7 +36,7 @@ def _quotient(x: Expr, by: Expr) -> Expr:
 
 
 def _remainders(total: Linear) -> Iterator[tuple[Expr, Binary, list[Expr]]]:
-    """Terms with a factor x % c, that factor, and the other ones."""
+    """Terms with a factor x % c, that factor, and the other factors."""
     for atom in total.terms:
         if not isinstance(atom, Binary) or atom.op not in ("floormod", "mul"):
             continue
@@ -74,7 +74,7 @@ def _whole_again(total: Linear, ranges: Ranges) -> Linear | None:
 def _longer_remainder(total: Linear, ranges: Ranges) -> Linear | None:
     """(x // a % b)*a*k + (x % a)*k = (x % (a*b))*k
 
-    Multiples of a are in the quotient alone: (p + x // a) % b and x % a are those of p*a + x.
+    Multiples of a affect the quotient only: (p + x // a) % b and x % a are those of p*a + x.
     """
     if not is_index(total.dtype):
         return None

@@ -45,7 +45,7 @@ def _of_broadcasts(e: Expr, _r: Ranges) -> Expr | None:
 
 
 def _of_broadcast_args(e: Call, ranges: Ranges) -> Expr | None:
-    # Intrinsics of a target may give lanes a meaning of their own, and lanes may be regrouped.
+    # Target intrinsics may give lanes a meaning of their own, and lanes may be regrouped.
     if "." in e.name or not is_pure(e) or not e.args:
         return None
     is_lanewise = all(a.dtype.lanes in (1, e.dtype.lanes) for a in e.args)
@@ -72,7 +72,7 @@ def lane_form(e: Expr) -> tuple[Expr, Expr] | None:
 
 
 def vector_sum(total: Linear, ranges: Ranges) -> Expr:
-    """A sum of vectors with its ramps and broadcasts gathered into one."""
+    """A sum of vectors with its ramps and broadcasts combined into one."""
     dtype = total.dtype
     scalar = dtype.scalar
     base, stride = Linear({}, total.constant, scalar), Linear({}, 0, scalar)
@@ -112,7 +112,7 @@ def _ramp_times(e: Binary, _r: Ranges) -> Expr | None:
 
 
 def _divided_ramp(e: Binary, ranges: Ranges) -> Expr | None:
-    """Lanes that stay within one period of the divisor, or step over whole ones."""
+    """Lanes that stay within one period of the divisor, or step by whole periods."""
     c, ramp = number(e.b), e.a
     if not isinstance(ramp, Ramp) or c is None or c <= 0:
         return None

@@ -1,6 +1,6 @@
 """Caffe's networks as graphs: a prototxt and its caffemodel.
 
-    prototxt.py     protocol buffers as text -> messages, of which converters read what they know
+    prototxt.py     protocol buffers as text -> messages, of which converters read known fields
     caffemodel.py   the weights of all layers, by name, out of the binary file
     net.py          the layers that a network has when it is used: phases, old names, inputs
     importer.py     walks the layers; which blobs are outputs

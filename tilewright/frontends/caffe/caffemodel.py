@@ -24,7 +24,7 @@ _DATA, _SHAPE, _DOUBLE_DATA = 5, 7, 8
 #: OpenCV's `shrinkCaffeModel` writes numbers in other types.
 _RAW_TYPE, _RAW_DATA = 10, 12
 _RAW_TYPES: Final = {0: "<f8", 1: "<f4", 2: "<f2"}
-#: Numbers that are not packed are read one by one, so many of them at most.
+#: Unpacked numbers are read one by one, up to this many.
 _MOST_SINGLE: Final = 1 << 20
 _MOST_DIMS: Final = 32
 

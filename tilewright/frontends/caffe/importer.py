@@ -79,7 +79,7 @@ class _Importer:
         self._builder = Builder("main")
         self._weights = weights
         self._values: dict[str, Value] = {}
-        #: Blobs that no layer has read since they were made, in their order.
+        #: Blobs that no layer has read since they were computed, in their order.
         self._unread: dict[str, None] = {}
         self._named: set[Value] = set()
 

@@ -1,4 +1,4 @@
-"""The layers of a network as it is used: those of the phase TEST, by the names of today."""
+"""The layers of a network at inference: those of the phase TEST, by their current names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from tilewright.frontends.caffe.prototxt import Message
 from tilewright.support.errors import UserError
 
-#: What layers were called before types were strings, where it is not the same word.
+#: Names of layers before types were strings, where they differ.
 _OLD_TYPES: Final = {
     "ABSVAL": "AbsVal",
     "ACCURACY": "Accuracy",
@@ -42,13 +42,13 @@ _OLD_TYPES: Final = {
     "TANH": "TanH",
     "THRESHOLD": "Threshold",
 }
-#: Layers that stand for what goes in.
+#: Layers that stand for inputs.
 _INPUTS: Final = ("Input", "MemoryData", "DummyData")
 
 
 @dataclass(slots=True)
 class LayerDef:
-    """A layer of the text: its name and type, which blobs it reads and makes, and all the rest."""
+    """A layer of the text: its name and type, the blobs it reads and computes, and all the rest."""
 
     name: str
     type: str
@@ -62,7 +62,7 @@ class LayerDef:
 
 @dataclass(slots=True)
 class Net:
-    """What goes in, with the shapes that are declared, and the layers in their order."""
+    """The inputs, with the shapes that are declared, and the layers in order."""
 
     inputs: dict[str, list[int]]
     layers: list[LayerDef]
@@ -128,7 +128,7 @@ def _input_layer(layer: LayerDef) -> dict[str, list[int]]:
 
 
 def _is_used(layer: Message) -> bool:
-    """Whether a layer is there in the phase TEST, at level 0, without stages."""
+    """Whether a layer exists in the phase TEST, at level 0, without stages."""
     include, exclude = layer.messages("include"), layer.messages("exclude")
     if include:
         return any(_holds(rule) for rule in include)

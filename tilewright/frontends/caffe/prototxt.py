@@ -1,7 +1,7 @@
 """Protocol buffers as text: `name: "conv1" convolution_param { num_output: 64 }`.
 
-A message is kept as it stands: a list of values for each name, each a message, a string, or the
-word or number that was written. Who reads a field says what it must be.
+A message is kept as it is written: a list of values for each name, each a message, a string, or a
+word or number. Whoever reads a field decides its type.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def parse_prototxt(source: str, name: str) -> Message:
     """The message that a text describes."""
     tokens = _tokens(source, name)
     root = Message()
-    # Messages that are open, each with what closes it.
+    # Open messages, each with its closing token.
     stack: list[tuple[Message, str]] = [(root, "")]
     at = 0
     while tokens[at].kind != "end":

@@ -1,4 +1,4 @@
-"""Which converter serves which layer of Caffe."""
+"""Which converter handles which layer of Caffe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all front ends are made with.
+"""What all front ends share.
 
 converters.py    a table from a framework's operators to functions that emit ours
 operands.py      what a converter sees of a node: operands as values, sizes and numbers

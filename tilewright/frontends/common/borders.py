@@ -1,4 +1,4 @@
-"""What goes into a model and comes out of it, by the names that its file gives."""
+"""Inputs and outputs of a model, by the names in its file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.support.errors import UserError, nearest
 
 
 def given_array(value: Value, given: Any) -> Array:
-    """The value that a program is built for, which must fit the input."""
+    """The value that a program is specialised for, which must fit the input."""
     array = np.asarray(given)
     type_ = value.type
     if not isinstance(type_, TensorType) or array.ndim != type_.ndim:

@@ -1,4 +1,4 @@
-"""Boxes that detectors find, of which those that overlap better ones are dropped."""
+"""Boxes of detectors, of which those that overlap better ones are dropped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tilewright.support.errors import UserError
 def kept_boxes(
     b: Builder, boxes: Value, scores: Value, *, overlap: float, least: float | None = None
 ) -> Value:
-    """Which boxes B×n×4 (two corners) remain for each class of the scores B×C×n: one or zero.
+    """Which boxes B×n×4 (two corners) are kept for each class of the scores B×C×n: one or zero.
 
-    A box stays if its score is above `least` and if it overlaps none of its class that stays and
-    has a higher score by more than `overlap`.
+    A box is kept if its score is above `least`, and if no kept box of its class with a higher
+    score overlaps it by more than `overlap`.
     """
     count = b.shape_of(boxes, start=1, end=2)
     least = -math.inf if least is None else least
@@ -29,7 +29,7 @@ def kept_boxes(
 
 
 def below(threshold: float) -> float:
-    """The number before this one in float32: what is at most that is less than the threshold."""
+    """The number before this one in float32: `at most that` is then `less than the threshold`."""
     return float(np.nextafter(np.float32(threshold), np.float32(-np.inf)))
 
 

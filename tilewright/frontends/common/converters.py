@@ -1,4 +1,4 @@
-"""Which converter serves which operator of a framework: by domain, name and version.
+"""Which converter handles which operator of a framework: by domain, name and version.
 
     TABLE: ConverterTable[Node] = ConverterTable("tilewright.frontends.onnx.ops")
 
@@ -6,10 +6,10 @@
     def softmax(n: Node) -> Value:
         return n.builder.softmax(n[0], axis=n.integer("axis", -1))
 
-A converter gets what its front end calls a node, emits graph operators through the node's builder,
-and returns the value of the output, or a list for several. It holds for the versions from `since`
-up to, but without, `until`. All modules below the table's folder are imported when it is first
-asked.
+A converter gets its front end's object for a node, emits graph operators through the node's
+builder, and returns the value of the output, or a list for several. It holds for versions from
+`since` up to, but not including, `until`. All modules below the table's folder are imported at the
+first lookup.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class ConverterTable(Generic[N]):
         rows.append(_Row(since, until, convert))
 
     def register(self, name: str, convert: Callable[[N], Any], domain: str = "") -> None:
-        """A user's converter: it serves every version, and comes before the table's own."""
+        """A user's converter, for all versions; it takes precedence over the table's own."""
         self._users[domain, name] = convert
 
     def unregister(self, name: str, domain: str = "") -> None:
-        """Take back what `register` added."""
+        """Remove what `register` added."""
         self._users.pop((domain, name), None)
 
     def find(self, domain: str, name: str, version: int = 1) -> Callable[[N], Any] | None:
@@ -88,7 +88,7 @@ class ConverterTable(Generic[N]):
         return next((r.convert for r in rows if r.since <= version < r.until), None)
 
     def names(self) -> Iterator[tuple[str, str]]:
-        """All operators that are served, by domain and name."""
+        """All operators that have converters, by domain and name."""
         self._load()
         yield from sorted({*self._rows, *self._users})
 

@@ -21,5 +21,5 @@ def converting(builder: Builder, kind: str, origin: str, remedy: str) -> Generat
 
 
 def as_list(results: Any) -> list[Any]:
-    """What a converter or a builder gives, one value or several, as a list."""
+    """The results of a converter or a builder, one value or several, as a list."""
     return list(results) if is_sequence(results) else [results]

@@ -13,7 +13,7 @@ import numpy as np
 from tilewright.support.errors import UserError
 from tilewright.support.narrowing import is_bytes, is_path
 
-#: A description of a network that is longer cannot be meant.
+#: Longer descriptions of networks are refused.
 _LONGEST_TEXT: Final = 1 << 26
 
 
@@ -33,7 +33,7 @@ def mapped_file(file: Path) -> np.ndarray[Any, Any]:
 
 
 def content_of(given: Any, what: str) -> np.ndarray[Any, Any]:
-    """The bytes of what a user gives: a path, or the bytes themselves."""
+    """The bytes that a user gives: by path, or directly."""
     if is_bytes(given):
         return np.frombuffer(given, np.uint8)
     if not is_path(given):

@@ -16,7 +16,7 @@ _MAX_DIM: Final = 1 << 48
 
 
 def checked_dim(name: str, extent: int) -> int:
-    """A dimension of an input that is no nonsense."""
+    """A dimension of an input, refused if it makes no sense."""
     if not 0 <= extent <= _MAX_DIM:
         raise UserError(f"input {name} has a dimension of {extent}")
     return extent

@@ -1,4 +1,4 @@
-"""What converters of every framework see of a node: operands as values, sizes and numbers."""
+"""The interface of nodes for converters of all frameworks: operands as values, sizes, numbers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tilewright.graph import Type as GraphType
 from tilewright.ir import Const, Expr, as_expr
 from tilewright.support.errors import UserError
 
-#: A list of sizes that is longer than this cannot be meant.
+#: Longer lists of sizes are refused.
 _MAX_SIZES: Final = 1 << 14
 
 
 class Recorder(Builder):
-    """A builder that records where values come from."""
+    """A builder that records which bindings compute values."""
 
     def __init__(self, structure: Structure) -> None:
         super().__init__("main")
@@ -37,10 +37,10 @@ class Recorder(Builder):
 class Operands:
     """The operands of one node.
 
-    `n[0]` is an operand that must be there, `n.get(1)` one that may be missing. `n.dims(1)` are the
-    elements of an integer tensor as sizes: numbers, or expressions where they are known only when
-    the program runs. `n.numbers(1)` and `n.array(1)` are for what gives structure and must be known
-    now.
+    `n[0]` is an operand that must exist, `n.get(1)` one that may be missing. `n.dims(1)` are the
+    elements of an integer tensor as sizes: numbers, or expressions where they are known only at run
+    time. `n.numbers(1)` and `n.array(1)` are for operands that determine the structure of the graph
+    and must be known now.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Operands:
         self.builder, self.structure, self.inputs = builder, structure, tuple(inputs)
 
     def operand_text(self, index: int) -> str:
-        """What messages call an operand."""
+        """The name of an operand in messages."""
         return f"operand {index}"
 
     def __getitem__(self, index: int) -> Value:
@@ -74,7 +74,7 @@ class Operands:
     # ---- what must be known ---------------------------------------------------------------------
 
     def array(self, index: int) -> Array:
-        """An operand that gives structure, as an array."""
+        """An operand that determines structure, as an array."""
         value = self[index]
         return self.structure.require(value, self.operand_text(index))
 
@@ -84,19 +84,19 @@ class Operands:
         return None if value is None else self.structure.array(value)
 
     def numbers(self, index: int) -> list[int]:
-        """An operand that gives structure, as whole numbers."""
+        """An operand that determines structure, as integers."""
         return _whole(self.array(index))
 
     def number(self, index: int) -> int:
-        """An operand of one element that gives structure, as a whole number."""
+        """An operand of one element that determines structure, as an integer."""
         found = self.numbers(index)
         if len(found) != 1:
             raise UserError(f"operand {index} has {len(found)} elements", reason="it takes one")
         return found[0]
 
     def dims(self, index: int, count: int | None = None) -> list[Dim]:
-        """The elements of an integer operand as sizes, which may be read when the program runs;
-        `count` of them, where the operand does not say how many there are."""
+        """The elements of an integer operand as sizes, which may be read at run time; `count` of
+        them, where their number is not known from the operand."""
         value = self[index]
         if count is not None and value.known is None and value.tensor.size is None:
             value = self.builder.reshape(value, shape=[count])
@@ -111,7 +111,7 @@ class Operands:
         if found is not None:
             return list[Dim](_whole(found))
         if value.known is None and size is None:
-            # The rank of something depends on how many there are.
+            # The rank of some value depends on their number.
             self.structure.require(value, what)
         is_new = value.known is None
         dims = self.builder.read(value, value.name)
@@ -120,13 +120,13 @@ class Operands:
         return [_plain(e) for e in dims]
 
     def named(self, sizes: Sequence[Expr], hint: str) -> list[Expr]:
-        """Sizes whose formulas are long, by names of their own."""
+        """Sizes with long formulas, bound to names of their own."""
         value, dims = self.builder.name_dims(sizes, hint)
         self.structure.record_read(value, dims)
         return list[Expr](dims)
 
     def is_read(self, dim: Dim) -> bool:
-        """Whether a size comes from the values of a tensor, so that it may be anything, even -1."""
+        """Whether a size is read from a tensor at run time, so that it may be anything, even -1."""
         return isinstance(dim, Expr) and self.structure.is_read(dim)
 
     @staticmethod
@@ -136,7 +136,7 @@ class Operands:
         return isinstance(difference, int) and difference == 0
 
     def require_shape(self, index: int) -> None:
-        """Insist on an operand whose extents are numbers, because the structure depends on them."""
+        """Require known extents of an operand, because the structure depends on them."""
         for dim in self[index].shape:
             if not isinstance(dim, Const):
                 self.structure.require_dim(dim, f"the shape of operand {index}")

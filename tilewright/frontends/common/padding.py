@@ -1,4 +1,4 @@
-"""Padding that follows from sizes, and dimensions as numbers."""
+"""Padding that is computed from sizes, and dimensions as numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def simplified(dim: Dim) -> Dim:
 
 
 def same_padding(extent: Expr, kernel: Dim, stride: int, dilation: int) -> Dim:
-    """How much padding makes ceil(extent / stride) windows fit."""
+    """The padding for which ceil(extent / stride) windows fit."""
     reach = (as_expr(kernel) - 1) * dilation + 1
     windows = (extent + (stride - 1)) // stride
     return simplified(maximum((windows - 1) * stride + reach - extent, 0))

@@ -1,8 +1,8 @@
-"""Values that give a program its structure: axes, counts, target ranks, conditions.
+"""Values that determine the structure of a program: axes, counts, target ranks, conditions.
 
 They must be numbers when the graph is built. Most are constants; some are computed from constants;
-some depend on the shapes or the values of inputs. The last kind is asked for with
-`UnspecialisedError`, so that whoever holds the inputs can build the program for them.
+some depend on the shapes or the values of inputs. The latter raise `UnspecialisedError`, so that
+a caller with inputs can build the program for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.ir import Const, Expr, Var, free_vars
 from tilewright.support.errors import TilewrightError, UserError
 from tilewright.support.narrowing import is_tuple
 
-#: Nothing larger than this is computed while the graph is built.
+#: Arrays with more elements than this are not computed while the graph is built.
 _LIMIT: Final = 1 << 20
 
 
@@ -46,7 +46,7 @@ class UnspecialisedError(UserError):
 
 
 class Structure:
-    """Knows how values came about, and computes them where that needs constants alone."""
+    """Knows which bindings compute values, and computes these where constants are sufficient."""
 
     def __init__(self) -> None:
         self._producers: dict[Value, Binding] = {}
@@ -55,7 +55,7 @@ class Structure:
         self._reads: dict[Var, Value] = {}
 
     def add_input(self, value: Value, name: str, given: Array | None) -> None:
-        """An input of the model, with the value that the program is built for, if any."""
+        """An input of the model, with the value that the program is specialised for, if any."""
         self._inputs[value] = name
         if given is not None:
             self._arrays[value] = given
@@ -98,7 +98,7 @@ class Structure:
         return value.constant if value.constant is not None else self._arrays.get(value)
 
     def _operands(self, value: Value) -> list[Value]:
-        """What must be computed first; nothing where `value` is known already, or never."""
+        """Operands to compute first; none if `value` is known already, or cannot be."""
         binding = self._producers.get(value)
         if _from_known(value) is not None or binding is None or not _is_small(binding):
             return []
@@ -137,7 +137,7 @@ class Structure:
         raise self._refusal(f"{what} depends on what the model computes", [value], ())
 
     def require_dim(self, dim: Expr, what: str) -> None:
-        """Complain about a dimension that must be a number and is not."""
+        """Raise an error for a dimension that must be a number and is not."""
         raise self._refusal(f"{what} is known only when the model runs", (), free_vars(dim))
 
     def _refusal(self, what: str, values: Iterable[Value], dims: Iterable[Var]) -> UserError:
@@ -150,7 +150,7 @@ class Structure:
 
 
 class _Sources:
-    """The inputs whose values, and those whose shapes, matter; and whether that is all."""
+    """The inputs whose values, and those whose shapes, are needed; and whether that is all."""
 
     def __init__(self) -> None:
         self.values: dict[str, None] = {}
@@ -165,7 +165,7 @@ class _Sources:
         inputs: dict[Value, str],
         reads: dict[Var, Value],
     ) -> None:
-        """Follow values and dimensions to where they come from."""
+        """Trace values and dimensions back to inputs."""
         shown = {v: name for x, name in inputs.items() for d in _shape(x) for v in free_vars(d)}
         pending: list[Value | Var] = [*values, *dims]
         seen = set(pending)
@@ -220,7 +220,7 @@ def _shape(value: Value) -> tuple[Expr, ...]:
 
 
 def _dims(value: Value) -> list[Var] | None:
-    """The dimensions that the elements of a value are made of, where they are known."""
+    """The dimensions from which the elements of a value are computed, where they are known."""
     known = value.known
     return None if known is None else [v for e in known.ravel() for v in free_vars(e)]
 

@@ -1,4 +1,4 @@
-"""Protocol buffers on the wire: the fields of a message, without knowing what they mean."""
+"""The wire format of protocol buffers: the fields of a message, without a schema."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _FIXED: Final = {FIXED64: 8, FIXED32: 4}
 
 
 class WireError(ValueError):
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
 
 
 class Field(NamedTuple):
-    """A field: where it begins, where its contents do, and where both end; what number it is."""
+    """A field: its number, where it and its contents begin, and where both end."""
 
     number: int
     kind: int
     begin: int
     start: int
     end: int
-    #: Of a field that is one number.
+    #: The value, if the field is a single number.
     value: int
 
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from tilewright.support.errors import UserError
 
-#: More layers than this cannot be meant.
+#: More layers are refused.
 _MOST_SECTIONS: Final = 20_000
 
-#: What the first section is called, and other names that sections have.
+#: Names of the first section, and short names of others.
 NETWORK: Final = ("net", "network")
 _SHORT: Final = {
     "conv": "convolutional",

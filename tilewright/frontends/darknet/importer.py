@@ -28,7 +28,7 @@ from tilewright.support.errors import UserError
 _WHAT: Final = "the Darknet network"
 _REMEDY: Final = "check that cfg and weights belong together and are complete"
 INPUT: Final = "data"
-#: Layers whose results are what a network is run for.
+#: Layers whose results are the outputs of a network.
 _RESULTS: Final = frozenset({"yolo", "region", "detection"})
 
 
@@ -86,7 +86,7 @@ def _input(section: Section, builder: Builder, given: Shape | None) -> Value:
 
 
 def _named(value: Any, named: set[Value], name: str) -> Value:
-    """Call a layer's value by its number; one that passes through keeps the name that it has."""
+    """Name a layer's value by its number; one that passes through keeps its name."""
     if value not in named:
         value.name = name
         named.add(value)

@@ -17,8 +17,8 @@ _REAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 class Layer:
-    """One section while it is converted. Numbers are read as C reads them: what follows a number
-    does not count."""
+    """One section during its conversion. Numbers are parsed as in C: text after a number is
+    ignored."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class Layer:
     ) -> None:
         self.section, self.index, self._before = section, index, before
         self.builder, self.weights = builder, weights
-        #: Height and width of what goes into the network.
+        #: Height and width of the network's input.
         self.image = image
-        #: Which layers this one reads.
+        #: The layers that this one reads.
         self.reads: set[int] = set()
 
     # ---- operands -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which converter serves which section of a cfg file."""
+"""Which converter handles which section of a cfg file."""
 
 from __future__ import annotations
 

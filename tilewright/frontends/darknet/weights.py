@@ -1,4 +1,4 @@
-"""Darknet's files of weights: a header, then the numbers of all layers without a mark between."""
+"""Darknet's files of weights: a header, then the numbers of all layers without separators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = np.dtype("<f4")
 
 
 class Weights:
-    """The numbers, handed out in the order in which they stand."""
+    """The numbers, given out in the order of the file."""
 
     def __init__(self, content: np.ndarray[Any, Any]) -> None:
         if content.size < 16:
@@ -24,7 +24,7 @@ class Weights:
         major, minor, _ = (int(v) for v in np.frombuffer(content[:12], "<i4"))
         # From version 0.2 on, the number of images seen in training takes eight bytes.
         is_wide = major * 10 + minor >= 2 and major < 1000 and minor < 1000
-        #: Whether dense layers have their weights with inputs in rows.
+        #: Whether the weights of dense layers have inputs as rows.
         self.is_transposed = major > 1000 or minor > 1000
         self._content, self._at = content, 20 if is_wide else 16
 
@@ -42,7 +42,7 @@ class Weights:
         return data.astype(np.float32, copy=False).reshape(shape)
 
     def require_end(self) -> None:
-        """Complain if numbers are left: then the cfg is that of another network."""
+        """Raise an error if numbers are left: then the cfg is that of another network."""
         left = self._content.size - self._at
         if left >= _NUMBER.itemsize:
             raise UserError(

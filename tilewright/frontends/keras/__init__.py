@@ -1,6 +1,6 @@
 """Keras models, `.keras` and `.h5`, as graphs: built layer by layer from their configurations.
 
-    load.py         a path or bytes -> a configuration, and weights that are read when asked for
+    load.py         a path or bytes -> a configuration, and weights that are read when needed
     weights.py      the HDF5 files: which datasets are the weights of which layer
     structure.py    how the layers of a model call each other, in Keras 2 and in Keras 3
     importer.py     walks the calls; nested models, shared layers, masks

@@ -18,7 +18,7 @@ def _plain(op: str, **attrs: Any) -> Function:
 
 
 def _hard_sigmoid(n: Layer, x: Value) -> Value:
-    # Keras 2 has another slope.
+    # The slope in Keras 2 is different.
     slope = 0.2 if n.importer.is_old else 1 / 6
     return n.builder.hard_sigmoid(x, alpha=slope, beta=0.5)
 
@@ -45,7 +45,7 @@ def _sparse_plus(n: Layer, x: Value) -> Value:
 
 
 def _sparsemax(n: Layer, x: Value) -> Value:
-    """Scores less a threshold, which Keras takes from the cumulative sums of those that count."""
+    """Scores minus a threshold, which Keras computes from cumulative sums in the support."""
     b = n.builder
     count = x.shape[-1]
     ordered, _ = b.top_k(x, k=count, axis=-1)
@@ -94,7 +94,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
 
 
 def activation_name(given: Any) -> str | None:
-    """The name of a function; None where a configuration has a layer in its place."""
+    """The name of a function; None where a configuration has a layer instead."""
     if given is None:
         return "linear"
     if isinstance(given, str):
@@ -107,7 +107,7 @@ def activation_name(given: Any) -> str | None:
 
 
 def activated(n: Layer, x: Value, given: Any) -> Value:
-    """The value of an activation function, or of a layer that stands in its place."""
+    """The result of an activation function, or of a layer in its place."""
     name = activation_name(given)
     if name is None:
         spec = layer_spec(given)

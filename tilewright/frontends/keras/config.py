@@ -1,4 +1,4 @@
-"""Configurations of layers, whose entries are checked when they are asked for."""
+"""Configurations of layers, whose entries are checked when they are read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tilewright.frontends.keras.table import TABLE
 from tilewright.support.errors import UserError
 
 REQUIRED: Final = object()
-#: More than this no layer can mean.
+#: Larger numbers are refused.
 _MOST: Final = 1 << 40
-#: Classes of which checkers need not know the members.
+#: Classes whose item types checkers need not know.
 _LIST: Final[Any] = list
 _DICT: Final[Any] = dict
 
@@ -58,7 +58,7 @@ class Config:
         return self._typed(name, default, str, "a word")
 
     def integers(self, name: str, count: int, default: Any = REQUIRED) -> tuple[int, ...]:
-        """So many whole numbers; one stands for all."""
+        """`count` integers; a single one is for all."""
         found = self._found(name, default)
         if isinstance(found, int):
             found = [found] * count
@@ -96,10 +96,10 @@ class Config:
 
 @dataclass(frozen=True, eq=False)
 class LayerSpec:
-    """What a file says of one layer; each is another, whatever it says."""
+    """The description of one layer in a file; equal descriptions are still different layers."""
 
     kind: str
-    #: Layers have the domain "", operations those of their module.
+    #: Layers have the domain "", operations that of their module.
     domain: str
     name: str
     config: Config
@@ -108,7 +108,7 @@ class LayerSpec:
 
     @property
     def text(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return f"layer {self.name} ({self.kind})"
 
 
@@ -126,7 +126,7 @@ def layer_spec(entry: Any) -> LayerSpec:
     kind = outer.text("class_name")
     inner = outer.raw("config", {})
     if kind == "Sequential" and as_list(inner) is not None:
-        # The layers alone, as Keras wrote them before version 2.2.3.
+        # Only the layers, as Keras wrote them before version 2.2.3.
         inner = {"layers": inner}
     config = Config(inner, f"a layer of {kind}")
     name = outer.text("name", None) or config.text("name", kind.lower())
@@ -136,8 +136,8 @@ def layer_spec(entry: Any) -> LayerSpec:
 
 
 def _is_operation(entry: Config, kind: str, config: Config) -> bool:
-    """Whether an entry is a function of `keras.ops`; `.h5` files have no modules, but layers
-    say there whether they are trainable."""
+    """Whether an entry is a function of `keras.ops`; `.h5` files lack modules, but there, layers
+    state whether they are trainable."""
     module = entry.raw("module")
     if isinstance(module, str):
         return module.startswith(_OPERATIONS)

@@ -156,7 +156,7 @@ def _declared_shape(spec: LayerSpec) -> list[GivenDim] | None:
 
 
 def _output_names(spec: LayerSpec) -> list[str]:
-    """Outputs are called like the layers that give them."""
+    """Outputs have the names of the layers that compute them."""
     if spec.kind == "Sequential":
         last = layer_spec(spec.config.raw("layers", [])[-1])
         names = [last.name] * _result_count(last)

@@ -1,4 +1,4 @@
-"""Walks the calls of a model's layers and builds the graph."""
+"""Converts the calls of a model's layers and builds the graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilewright.support.errors import UserError
 
 _MAX_DEPTH: Final = 32
 _MAX_CALLS: Final = 100_000
-#: Layers whose results have the mask of their first input.
+#: Layers whose results keep the mask of their first input.
 _KEEP_MASKS: Final = frozenset(
     "Activation ActivityRegularization AlphaDropout BatchNormalization Dense Dropout ELU "
     "GaussianDropout GaussianNoise GroupNormalization Identity LayerNormalization LeakyReLU PReLU "
@@ -41,7 +41,7 @@ class Importer:
         self.is_old = is_old
         self.structure = Structure()
         self.builder: Builder = Recorder(self.structure)
-        #: The masks of values that have one.
+        #: The masks of values, where they have one.
         self.masks: dict[Value, Value] = {}
         self._shared: dict[str, Weights] = {}
         self._depth = self._calls = 0
@@ -79,7 +79,7 @@ class Importer:
         return self._shared.setdefault(spec.name, found)
 
     def collect(self, spec: LayerSpec, stored: Weights, depth: int = 0) -> None:
-        """Learn where the weights of all layers are, in the order in which files store them."""
+        """Find the weights of all layers, in the order in which files store them."""
         if depth >= _MAX_DEPTH:
             raise UserError("models are nested too deeply")
         for layer, key in model_spec(spec).layers:
@@ -123,7 +123,7 @@ class Importer:
 
 
 def _resolved(value: Any, results: dict[tuple[str, int], list[Value]]) -> Any:
-    """Arguments with tensors for the references in them."""
+    """Arguments with references replaced by tensors."""
     if isinstance(value, Reference):
         found = results.get((value.layer, value.call))
         if found is None or not 0 <= value.result < len(found):

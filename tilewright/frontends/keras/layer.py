@@ -1,4 +1,4 @@
-"""What a converter sees of a layer: configuration, weights, arguments, masks."""
+"""The interface of layers for converters: configuration, weights, arguments, masks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TYPES: Final = {name: DType.of(name) for name in ("float16", "bfloat16", "float
 
 
 class Layer(Operands):
-    """One call of a layer while it is converted.
+    """One call of a layer during its conversion.
 
     `n[0]` is the first tensor of the first argument; `n.argument(1, "value")` another argument, if
     it is given. `n.config` has the entries of the configuration, `n.weights("kernel", "bias")` the
-    arrays in the order in which the layer makes them.
+    arrays in the order in which the layer creates them.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Layer(Operands):
     # ---- arguments ------------------------------------------------------------------------------
 
     def argument(self, index: int, name: str) -> Any:
-        """An argument by its place or its name; None where it is not given."""
+        """An argument by its position or its name; None where it is not given."""
         return self.args[index] if index < len(self.args) else self.kwargs.get(name)
 
     def tensor_argument(self, index: int, name: str) -> Value | None:
@@ -66,8 +66,8 @@ class Layer(Operands):
     # ---- weights --------------------------------------------------------------------------------
 
     def weights(self, *names: str | None) -> list[Array]:
-        """The layer's own weights by Keras's names, in the order in which it makes them; what is
-        None is not there."""
+        """The layer's own weights by Keras's names, in the order in which it creates them; None
+        stands for weights that do not exist."""
         return self.stored.arrays([n for n in names if n is not None])
 
     def weight(self, array: Array, axes: Sequence[int] | None = None) -> Value:
@@ -97,7 +97,7 @@ class Layer(Operands):
 
     @property
     def mask(self) -> Value | None:
-        """Which times of the first input count; None where all do."""
+        """Which time steps of the first input count; None where all do."""
         given = self.kwargs.get("mask")
         if isinstance(given, Value):
             return given
@@ -107,7 +107,7 @@ class Layer(Operands):
         return None if value is None else self.importer.masks.get(value)
 
     def masked(self, value: Value, mask: Value | None) -> Value:
-        """The value, which has this mask from here on."""
+        """The value, after setting its mask."""
         if mask is None:
             self.importer.masks.pop(value, None)
         else:

@@ -31,7 +31,7 @@ _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _MOST_TEXT: Final = 1 << 26
 _MOST_GROWTH: Final = 1100
 _MOST_BYTES: Final = 1 << 34
-#: The fixed part of what stands before each file in an archive.
+#: The fixed part of the header before each file in an archive.
 _LOCAL_HEADER: Final = 30
 
 
@@ -46,7 +46,7 @@ class KerasModel:
 
 
 def is_keras(source: Source) -> bool:
-    """Whether bytes or a file hold a Keras model, by what is in them."""
+    """Whether bytes or a file are a Keras model, by their content."""
     if source.head.startswith(HDF5_MAGIC):
         # No other front end reads HDF5.
         return True
@@ -60,7 +60,7 @@ def is_keras(source: Source) -> bool:
 
 
 def load_model(source: Source) -> KerasModel:
-    """Read what a file says; weights stay in it until they are asked for."""
+    """Read a file; weights stay in it until they are needed."""
     data = _data(source)
     if source.head.startswith(HDF5_MAGIC):
         return _from_hdf5(data, source.name)
@@ -136,7 +136,7 @@ def _archived_weights(archive: zipfile.ZipFile, data: Array, name: str) -> Weigh
 
 
 def _stored(info: zipfile.ZipInfo, data: Array, name: str) -> Array:
-    """A file that is stored as it is, where it lies in the archive."""
+    """A file that is stored uncompressed, as a view of the archive."""
     at = info.header_offset
     header = bytes(data[at : at + _LOCAL_HEADER])
     if len(header) < _LOCAL_HEADER or not header.startswith(ZIP_MAGIC):

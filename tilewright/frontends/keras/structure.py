@@ -21,7 +21,7 @@ _CONSTANT: Final = "_CONSTANT_VALUE"
 
 
 class Reference(NamedTuple):
-    """A result of a layer's call: which layer, which of its calls, which of the results."""
+    """A result of a layer's call: the layer, the number of the call, and that of the result."""
 
     layer: str
     call: int
@@ -30,7 +30,7 @@ class Reference(NamedTuple):
 
 @dataclass
 class LayerCall:
-    """One use of a layer; references stand for tensors in its arguments."""
+    """One use of a layer; references in its arguments stand for tensors."""
 
     spec: LayerSpec
     index: int
@@ -45,7 +45,7 @@ class LayerCall:
 
 @dataclass
 class ModelSpec:
-    """The layers of a model with their keys in weight files; its calls in an order that works."""
+    """The layers of a model with their keys in weight files; its calls in a valid order."""
 
     layers: list[tuple[LayerSpec, str]]
     calls: list[LayerCall]
@@ -53,7 +53,7 @@ class ModelSpec:
     outputs: Any
 
 
-#: Structures and layers of models, found once for all who ask while their specs are in use.
+#: Structures and layers of models, cached while their specs are in use.
 _KNOWN: Final[WeakKeyDictionary[LayerSpec, ModelSpec]] = WeakKeyDictionary()
 _LAYERS: Final[WeakKeyDictionary[LayerSpec, list[LayerSpec]]] = WeakKeyDictionary()
 
@@ -67,7 +67,7 @@ def model_spec(spec: LayerSpec) -> ModelSpec:
 
 
 def layers_of(spec: LayerSpec) -> list[LayerSpec]:
-    """What a model says of its layers."""
+    """The descriptions of a model's layers."""
     found = _LAYERS.get(spec)
     if found is None:
         entries = as_list(spec.config.raw("layers")) or []
@@ -95,7 +95,7 @@ def _sequential(layers: list[LayerSpec]) -> ModelSpec:
 
 
 def _keyed(layers: Sequence[LayerSpec]) -> list[tuple[LayerSpec, str]]:
-    """Layers with the names by which `.keras` files count them: `dense`, `dense_1`, …"""
+    """Layers with their numbered names in `.keras` files: `dense`, `dense_1`, …"""
     seen: dict[str, int] = {}
     keyed: list[tuple[LayerSpec, str]] = []
     for spec in layers:
@@ -129,7 +129,7 @@ def _functional(spec: LayerSpec, layers: list[LayerSpec]) -> ModelSpec:
         greatest_calls[used.layer] = max(greatest_calls.get(used.layer, 0), used.call)
     for layer in layers:
         own, greatest = calls[layer.name], greatest_calls[layer.name]
-        # Models that were called when they were made count that as their first call.
+        # For models that were called when they were created, that was their first call.
         if layer.kind in MODELS and greatest >= len(own) > 0:
             for call in own:
                 call.index += greatest + 1 - len(own)
@@ -165,7 +165,7 @@ def _mapped(value: Any, function: Callable[[Any, int], Any], depth: int) -> Any:
 
 
 def _new_style(value: Any, depth: int = 0) -> Any:
-    """Arguments as Keras 3 writes them."""
+    """Arguments in the format of Keras 3."""
     entries = as_dict(value) or {}
     if entries.get("class_name") == "__keras_tensor__":
         history = (as_dict(entries.get("config")) or {}).get("keras_history")
@@ -203,7 +203,7 @@ def _old_call(spec: LayerSpec, index: int, node: Any) -> LayerCall:
 
 
 def _old_style(value: Any, depth: int = 0) -> Any:
-    """Arguments as Keras 2 writes them; constants stand where a layer would."""
+    """Arguments in the format of Keras 2; constants are in the place of layers."""
     if (found := _reference(value)) is not None:
         return found
     items = as_list(value) or []
@@ -237,7 +237,7 @@ def references(value: Any) -> Iterator[Reference]:
 
 
 def _ordered(calls: list[LayerCall]) -> list[LayerCall]:
-    """Calls after those whose results they take."""
+    """Calls, sorted so that each follows those whose results it uses."""
     by_key = {(c.spec.name, c.index): c for c in calls}
     waiting: dict[int, set[tuple[str, int]]] = {}
     users: dict[tuple[str, int], list[LayerCall]] = {}

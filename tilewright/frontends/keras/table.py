@@ -1,4 +1,4 @@
-"""Which converter serves which layer of Keras, by the name of its class.
+"""Which converter handles which layer of Keras, by the name of its class.
 
 @converts("Flatten")
 def flatten(n: Layer) -> Value:

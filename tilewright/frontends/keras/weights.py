@@ -1,8 +1,8 @@
 """Weights in HDF5 files: which datasets belong to which layer, and their bytes.
 
-Two kinds of files: those inside `.keras` are a tree of groups, one for each layer, in which weights
-have numbers; those of `.h5` have a list of named weights for each layer of the outermost model.
-Files are looked at where they are mapped; nothing outside of them is read.
+There are two kinds of files: those inside `.keras` are a tree of groups, one for each layer, with
+numbered weights; those of `.h5` have a list of named weights for each layer of the outermost model.
+Files are read where they are mapped; nothing outside of them is read.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from tilewright.graph import Array
 from tilewright.support.errors import UserError
 
-#: Compressed data cannot grow by more.
+#: Compressed data cannot expand by more.
 _MOST_GROWTH: Final = 1100
-#: Data that is nowhere in the file (fill values) is made up to this size.
+#: Data that is not in the file (fill values) is created up to this size.
 _MOST_MADE: Final = 1 << 20
 _MOST_BYTES: Final = 1 << 34
 
@@ -73,7 +73,7 @@ class WeightFile:
         self.data, self.name = data, name
         h5py = h5py_package()
         try:
-            #: Open while anything of it is looked at.
+            #: Open as long as anything in it is used.
             self._file: Any = h5py.File(io.BufferedReader(MappedFile(data)), "r")
             self.root: Any = self._file["/"].id
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
@@ -84,8 +84,8 @@ class WeightFile:
             ) from None
 
     def member(self, group: Any, path: str) -> Any:
-        """A member of a group, or of groups inside it, that lies in this file; None if there is
-        none. No link on the way may lead out of the file."""
+        """A member of a group, or of groups inside it, that is stored in this file; None if there
+        is none. No link on the way may lead out of the file."""
         for name in path.split("/"):
             group = self._member(group, name) if is_group(group) else None
         return group
@@ -126,7 +126,7 @@ class WeightFile:
         dtype = dataset.dtype
         if dtype.kind not in "fiub":
             raise UserError(f"{what} has elements of {dtype}", reason="weights are numbers")
-        # Only elements in one piece in this file have a place.
+        # Only contiguous elements in this file have an offset.
         offset, size = dataset.get_offset(), prod(shape) * dtype.itemsize
         if offset is not None:
             if offset + size > self.data.size:
@@ -143,7 +143,7 @@ class WeightFile:
 
     @staticmethod
     def _typed(dataset: Any, found: Array) -> Array:
-        """NumPy has no bfloat16: files hold its bits, and an attribute that says so."""
+        """NumPy has no bfloat16: files have its bits, and an attribute that says so."""
         if found.dtype.itemsize == 2 and attributes_of(dataset).get("dtype") == "bfloat16":
             return found.view(np.dtype(import_module("ml_dtypes").bfloat16))
         return found.astype(found.dtype.newbyteorder("="), copy=False)
@@ -153,8 +153,8 @@ class WeightFile:
 
 
 def is_group(found: Any) -> bool:
-    """Whether it is a group of an HDF5 file: identifiers of h5py stand for groups and datasets, as
-    its own objects for them take several times as long to make."""
+    """Whether it is a group of an HDF5 file: groups and datasets are identifiers of h5py, as its
+    own objects take several times as long to create."""
     return isinstance(found, h5py_package().h5g.GroupID)
 
 
@@ -168,20 +168,20 @@ class Weights:
     """The weights of one layer, and of the layers inside it."""
 
     def child(self, *names: str) -> Weights:
-        """Those of a layer inside, by any of the names that files give it."""
+        """Those of an inner layer, by any of its names in files."""
         raise NotImplementedError
 
     def layer(self, name: str, key: str) -> Weights:
-        """Those of a layer of a model: its own name, and the one that `.keras` files count by."""
+        """Those of a layer of a model: by its own name, or its numbered one in `.keras` files."""
         raise NotImplementedError
 
     def arrays(self, names: Sequence[str]) -> list[Array]:
-        """Weights in the order in which the layer makes them; `names` are Keras's own."""
+        """Weights in the order in which the layer creates them; `names` are Keras's own."""
         raise NotImplementedError
 
 
 class NoWeights(Weights):
-    """A layer of which the file says nothing."""
+    """A layer without weights in the file."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -206,7 +206,7 @@ class TreeWeights(Weights):
     def __init__(self, file: WeightFile, group: Any, path: str = "") -> None:
         self._file, self._group, self._path = file, group, path
         self._names: dict[str, str] | None = None
-        #: Groups inside that were looked for.
+        #: Inner groups that were looked up.
         self._children: dict[str, TreeWeights | None] = {}
 
     def child(self, *names: str) -> Weights:
@@ -228,7 +228,7 @@ class TreeWeights(Weights):
         return layers.member(name, key) if isinstance(layers, TreeWeights) else layers
 
     def member(self, name: str, key: str) -> Weights:
-        """A layer of the model whose layers these are."""
+        """The weights of one of the model's layers."""
         key = self.keys_by_name().get(name, key)
         return self._children.get(key) or NoWeights(f"{self._path}/{key}")
 
@@ -291,7 +291,7 @@ class NamedWeights(Weights):
             for name in [next((n for n in names if n in path[:-1]), None)]
             if name is not None
         ]
-        # A layer that is the only one inside need not be named in the paths.
+        # The only inner layer need not be named in the paths.
         return NamedWeights(self._file, inside or self._found, f"{self._what}/{names[0]}")
 
     def layer(self, name: str, key: str) -> Weights:
@@ -335,7 +335,7 @@ class RootNamedWeights(Weights):
 
     def __init__(self, file: WeightFile, group: Any) -> None:
         self._file, self._group = file, group
-        #: Layers that were asked for: to look into the file takes most of the time.
+        #: Layers that were looked up, which takes most of the time.
         self._layers: dict[str, Weights] = {}
 
     def child(self, *names: str) -> Weights:

@@ -14,13 +14,13 @@ REQUIRED: Final = object()
 
 
 class Attributes:
-    """The attributes of one node; without a default they must be there."""
+    """The attributes of one node; those without a default must exist."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
 
     def __contains__(self, name: str) -> bool:
-        """Whether an attribute is there and is something."""
+        """Whether an attribute exists and has a value."""
         return self._given.get(name, "None") not in ("None", "")
 
     def text(self, name: str, default: Any = REQUIRED) -> Any:
@@ -50,12 +50,12 @@ class Attributes:
         return found in _TRUE
 
     def integers(self, name: str, default: Any = REQUIRED) -> Any:
-        """Whole numbers; one alone counts as a list of one."""
+        """Integers; a single one counts as a list of one."""
         found = self.items(name, default)
         return found if found is default else [_whole(name, t) for t in found]
 
     def optional_integers(self, name: str) -> list[int | None]:
-        """Whole numbers, some of which may be None."""
+        """Integers, some of which may be None."""
         return [None if t == "None" else _whole(name, t) for t in self.items(name)]
 
     def reals(self, name: str, default: Any = REQUIRED) -> Any:

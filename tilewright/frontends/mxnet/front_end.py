@@ -19,7 +19,7 @@ def _convert(source: Source, shapes: Shapes, values: Mapping[str, Any]) -> Modul
 
 
 def _params(source: Source) -> Any:
-    """The parameters as they are given, or those of the last epoch beside the symbol."""
+    """The parameters as given, or those of the last epoch beside the symbol."""
     if source.params is not None or source.path is None:
         return source.params
     path = source.path

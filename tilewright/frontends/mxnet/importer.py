@@ -27,13 +27,13 @@ from tilewright.support.errors import UserError
 
 _WHAT: Final = "the MXNet network"
 _REMEDY: Final = "check that symbol and parameters belong together and are complete"
-#: Operators that compare with a label in training; what they read second is not needed.
+#: Losses, whose second operand, a label, is only needed in training.
 _LOSSES: Final = frozenset(
     "SoftmaxOutput Softmax LinearRegressionOutput LogisticRegressionOutput "
     "MAERegressionOutput SVMOutput".split()
 )
 _MOST_LEVELS: Final = 32
-#: Bodies of loops are converted for each use.
+#: Most nodes: bodies of loops are converted for each use.
 _MOST_NODES: Final = 200_000
 
 
@@ -112,7 +112,7 @@ class Importer:
         self.builder = Builder("main")
         self._graph, self._arrays = graph, arrays
         self._constants: dict[str, Value] = {}
-        #: Values by node, one list for each graph that is being converted.
+        #: Values by node, for each graph that is being converted.
         self._scopes: list[dict[int, list[Any]]] = []
         self._named: set[Value] = set()
         self._count = 0

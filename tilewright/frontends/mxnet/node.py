@@ -1,4 +1,4 @@
-"""What a converter sees of a node: operands, attributes, the builder."""
+"""The interface of nodes for converters: operands, attributes, the builder."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Node(Attributes):
         return self.builder.constant(np.asarray(value), like.dtype)
 
     def index(self, value: Value) -> Value:
-        """Places, which may be floats here, as whole numbers."""
+        """Indices, which may be floats in MXNet, as integers."""
         return value if value.dtype.is_integer else self.builder.cast(value, dtype="int64")
 
     def extent(self, x: Value, axis: int) -> int:
@@ -78,7 +78,7 @@ class Node(Attributes):
         return _number(x, axis)
 
     def body(self, index: int) -> Callable[[Sequence[Value]], list[Value]]:
-        """A graph inside the node as a function of the values of its variables."""
+        """An inner graph as a function of the values of its variables."""
         if index >= len(self.definition.subgraphs):
             raise UserError(f"it has {len(self.definition.subgraphs)} graphs inside")
         graph = self.definition.subgraphs[index]

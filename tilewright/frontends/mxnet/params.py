@@ -52,7 +52,7 @@ class _Reader:
         return layout.unpack(self.take(layout.size).tobytes())
 
     def count(self, least: int) -> int:
-        """How many things follow, of at least so many bytes each."""
+        """The number of following items, each of at least `least` bytes."""
         (count,) = self.numbers("Q")
         if count * least > self._content.size - self._at:
             raise UserError(f"the parameters are {count} arrays", reason="the file is smaller")

@@ -1,4 +1,4 @@
-"""Symbols in JSON: nodes in an order in which each comes after what it reads."""
+"""Symbols in JSON: nodes, each after those that it reads."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Final
 from tilewright.support.errors import UserError
 from tilewright.support.narrowing import is_list, is_object
 
-#: Where attributes stand: those of the operator and of the user were apart once.
+#: The keys of attributes: those of the operator and of the user were separate once.
 _ATTRIBUTES: Final = ("param", "attr", "attrs")
 _MOST_LEVELS: Final = 16
 _START: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"nodes"\s*:\s*\[')
-#: Operators that variables have.
+#: The operator of variables.
 VARIABLE: Final = "null"
 
 
 @dataclass(slots=True)
 class SymbolNode:
-    """A node: its operator, what it reads (node and output), attributes as text, inner graphs."""
+    """A node: operator, inputs (node and output), attributes as text, inner graphs."""
 
     op: str
     name: str
@@ -34,11 +34,11 @@ class SymbolNode:
 
 @dataclass(slots=True)
 class Symbol:
-    """A graph: nodes, and which of their outputs it gives."""
+    """A graph: nodes, and the outputs that are its results."""
 
     nodes: list[SymbolNode]
     heads: list[tuple[int, int]]
-    #: Variables in the order in which a node around this graph hands them over.
+    #: Variables in the order in which an outer node passes them.
     variables: list[int] = field(default_factory=list[int])
 
 

@@ -1,4 +1,4 @@
-"""Which converter serves which operator of MXNet."""
+"""Which converter handles which operator of MXNet."""
 
 from __future__ import annotations
 

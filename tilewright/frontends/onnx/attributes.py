@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tilewright.support.errors import UserError
 
-#: The number, the field and the word of each kind of attribute.
+#: The number, the field and the name of each kind of attribute.
 _FIELDS: Final = {
     1: "f",
     2: "i",
@@ -51,7 +51,7 @@ class Attributes:
                 self._protos[proto.name] = found
 
     def set_default(self, proto: Any) -> None:
-        """The value of an attribute that is not given."""
+        """Set the value of an attribute that is not given."""
         self._protos.setdefault(proto.name, proto)
 
     def find(self, name: str) -> Any:
@@ -65,7 +65,7 @@ class Attributes:
         return iter(self._protos)
 
     def get(self, name: str, field: str, default: Any) -> Any:
-        """The value of an attribute of the kind that `field` stands for."""
+        """The value of an attribute of the kind of `field`."""
         proto = self._protos.get(name)
         if proto is None:
             if default is REQUIRED:
@@ -92,7 +92,7 @@ def _resolved(proto: Any, outer: Attributes | None) -> Any:
 def _field(proto: Any) -> str:
     if proto.type in _FIELDS:
         return _FIELDS[proto.type]
-    # Models of before 2017 do not have the kind.
+    # Models from before 2017 do not state the kind.
     return next((f for f in _FIELDS.values() if _is_set(proto, f)), "")
 
 

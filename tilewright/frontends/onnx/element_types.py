@@ -40,7 +40,7 @@ _BY_DTYPE: Final[dict[DType, int]] = {d: k for k, d in _BY_NUMBER.items()}
 
 
 def element_type(number: int, what: str) -> DType:
-    """The element type of this number; `what` has it, for messages."""
+    """The element type of this number; `what` names its owner in messages."""
     found = _BY_NUMBER.get(number)
     if found is None:
         raise UserError(

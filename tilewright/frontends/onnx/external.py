@@ -1,4 +1,4 @@
-"""Weights in files, beside the model or its own: mapped, never read outside the model's folder."""
+"""Weights in files beside the model or in its own: mapped, never read outside its folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ExternalFiles:
     """The files of one model; each is mapped once, when it is first needed."""
 
     def __init__(self, folder: Path | None, own: np.ndarray[Any, Any] | None = None) -> None:
-        """`own` is the model's own file, where weights were left in it."""
+        """`own` is the model's own file, if weights were left in it."""
         self._folder = None if folder is None else Path(os.path.realpath(folder))
         self._own = own
         self._maps: dict[Path, np.ndarray[Any, Any]] = {}

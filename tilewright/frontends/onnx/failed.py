@@ -1,7 +1,7 @@
-"""Small models that show again how a node could not be converted, without the user's weights.
+"""Small models that reproduce a failed conversion of a node, without the user's weights.
 
-The node alone, with inputs of the types that it had; then with the nodes before it; then the whole
-model. Whoever reports a fault takes the first that fails in the same way.
+First the node alone, with inputs of the types that it had; then with the nodes before it; then the
+whole model. A report uses the first that fails in the same way.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tilewright.ir import Const
 from tilewright.support.errors import UserError
 from tilewright.support.stand_ins import Filling, filled, stand_in
 
-#: How many steps back from the node the nodes go that a model takes along.
+#: How many steps of preceding nodes each model includes.
 _STEPS: Final = (0, 1, 2, 4, 8)
-#: Lists of numbers or strings in attributes from this length on are taken for data.
+#: Lists of numbers or strings of at least this length in attributes are treated as data.
 _LONG: Final = 9
 #: Models with more elements in constants are too large for a report.
 _MANY: Final = 1 << 24
 
 
 class FailedNode:
-    """A node that is being converted, and where its operands are found; no node: the model."""
+    """A node that is being converted, and how its operands are found; no node: the model."""
 
     __slots__ = ("_find", "_model", "_node")
 
@@ -52,13 +52,13 @@ class FailedNode:
             yield self._whole(whole, filling)
 
     def _before(self, steps: int) -> list[Any]:
-        """The node, after the nodes that it depends on by so many steps."""
+        """The node, after the nodes within this many steps that it depends on."""
         makers = {o: n for n in self._model.proto.graph.node for o in n.output if o}
         found, front = [self._node], [self._node]
         for _ in range(steps):
             front = [makers[name] for node in front for name in used_names(node) if name in makers]
             found += [n for n in front if not any(n is f for f in found)]
-        # In the order of the file; a node of an inner graph is not there, and comes last.
+        # In the order of the file; nodes of inner graphs are not in it, and come last.
         order = {id(n): k for k, n in enumerate(self._model.proto.graph.node)}
         return sorted(found, key=lambda n: order.get(id(n), len(order)))
 
@@ -99,7 +99,7 @@ class FailedNode:
         if value is not None and value.constant is not None:
             array = stand_in(value.constant, tensor.name, filling)
             return _tensor(array, value, tensor.name)
-        # It was not read yet.
+        # It has not been read yet.
         dtype = element_type(tensor.data_type, tensor.name)
         array = filled(np.dtype(dtype.numpy), tuple(tensor.dims), tensor.name, filling)
         return _tensor(array, Value(tensor.name, TensorType(dtype, array.shape)), tensor.name)
@@ -126,7 +126,7 @@ def _graph(inputs: list[Any], constants: list[Any], outputs: list[str]) -> Any:
 
 
 def _disguise(graph: Any, filling: Filling) -> None:
-    """Replace what may be data in the attributes of all nodes, and drop their documentation."""
+    """Replace possible data in the attributes of all nodes, and drop their documentation."""
     pending = [graph]
     while pending:
         current = pending.pop()
@@ -181,7 +181,7 @@ def _tensor(array: Any, value: Value, name: str) -> Any:
 
 
 def _type(type_: Type) -> Any:
-    """A graph type as ONNX writes it."""
+    """A graph type in ONNX's form."""
     helper = onnx_package().helper
     if isinstance(type_, TensorType):
         dims = [d.value if isinstance(d, Const) else str(d) for d in type_.shape]

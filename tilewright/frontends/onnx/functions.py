@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 if TYPE_CHECKING:
     from tilewright.frontends.onnx.node import Node
 
-#: Graphs and functions may be inside of each other so often.
+#: Deepest nesting of graphs and functions.
 MAX_DEPTH: Final = 64
 
 
@@ -38,9 +38,9 @@ class FunctionTable:
         return iter(self._protos.values())
 
     def count_nodes(self, nodes: Any, depth: int = MAX_DEPTH) -> int:
-        """How many nodes there are when each call of a function counts with its body.
+        """The number of nodes if each call of a function is replaced by its body.
 
-        What is nested too deep, or without end, is refused where it is converted.
+        Nesting that is too deep, or endless, is refused during the conversion.
         """
         return sum(1 + self._count_body(node, depth - 1) for node in nodes)
 
@@ -55,7 +55,7 @@ class FunctionTable:
 
 
 def standard_function(node: Node, domain: str) -> Any:
-    """The definition that ONNX itself gives an operator in terms of simpler ones, or None."""
+    """ONNX's own definition of an operator by simpler ones, or None."""
     schema = find_schema(node.op, node.version, domain)
     if schema is None:
         return None
@@ -67,7 +67,7 @@ def standard_function(node: Node, domain: str) -> Any:
     if not schema.has_context_dependent_function:
         return None
     types = [_type_bytes(v.type) if v is not None else b"" for v in node.inputs]
-    # Which of several definitions fits depends on the version, which grows with the operator's.
+    # The definition that applies depends on the version, which grows with the operator's.
     for version in reversed(schema.context_dependent_function_opset_versions):
         if version <= node.version or version == schema.since_version:
             data = schema.get_context_dependent_function_with_opset_version(
@@ -90,7 +90,7 @@ def _with_attributes(node: Node) -> Any:
 
 @lru_cache(maxsize=4096)
 def find_schema(name: str, version: int, domain: str) -> Any:
-    """What ONNX declares about a version of an operator, or None."""
+    """ONNX's declaration of a version of an operator, or None."""
     if domain not in NEWEST:
         return None
     defs = onnx_package().defs

@@ -1,4 +1,4 @@
-"""Walks the nodes of a model and builds the graph: scopes, subgraphs, functions."""
+"""Converts the nodes of a model and builds the graph: scopes, subgraphs, functions."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tilewright.graph import Builder, Value
 from tilewright.support.errors import UserError, nearest
 from tilewright.support.faults import during
 
-#: Functions and the bodies of loops are converted anew for each use: a small file may mean very
-#: many nodes. More than this, plus so many times those in the file, are refused.
+#: Functions and bodies of loops are converted again for each use: a small file may result in very
+#: many nodes. More than this, plus `_MAX_USES` times the number in the file, are refused.
 _MAX_NODES: Final = 100_000
 _MAX_USES: Final = 20
-#: What to do about nodes whose operands do not fit.
+#: The remedy for nodes whose operands do not fit.
 _REMEDY: Final = "check the model with onnx.checker.check_model(model, full_check=True)"
 
 
 class Scope:
-    """The values that have names in one graph; those of the graphs around it are seen too."""
+    """The named values of one graph; those of the graphs around it are visible too."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Scope:
         return name in self._values
 
     def find(self, name: str) -> Value | None:
-        """The value of this name; None where it stands for an operand that was left out."""
+        """The value of this name; None for an operand that was left out."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope._values:
@@ -73,18 +73,18 @@ class Importer:
         self.structure = Structure()
         self.builder: Builder = Recorder(self.structure)
         self.functions = FunctionTable(model.proto.functions)
-        #: Values that have a name in the file.
+        #: Values that have a name from the file.
         self.named: set[Value] = set()
         self._nodes = self._depth = 0
         nodes = model.proto.graph.node
         self._most_nodes = _MAX_NODES + _MAX_USES * len(nodes)
-        # Converting so many before they are refused would take seconds.
+        # Converting that many before refusing them would take seconds.
         self._require_few(self.functions.count_nodes(nodes))
 
     # ---- graphs ---------------------------------------------------------------------------------
 
     def graph(self, proto: Any, scope: Scope) -> list[Value | None]:
-        """Convert the nodes of a graph, whose inputs `scope` has; the values of its outputs."""
+        """Convert the nodes of a graph whose inputs are in `scope`; the values of its outputs."""
         self.initialisers(proto, scope)
         self._convert_all(proto, scope)
         return [scope.find(o.name) for o in proto.output]
@@ -94,7 +94,7 @@ class Importer:
         for tensor in proto.initializer:
             array, dtype = read_tensor(tensor, self.files)
             if self.model.owned:
-                # The array has a copy; a model must not take twice its size.
+                # The array is a copy; a model must not take twice its size.
                 tensor.ClearField("raw_data")
             scope.define(tensor.name, self.builder.constant(array, dtype, tensor.name))
         for sparse in proto.sparse_initializer:
@@ -129,7 +129,7 @@ class Importer:
         for name, arg in zip(proto.input, [*args, *[None] * len(proto.input)], strict=False):
             scope.define(name, arg)
         self._nested(lambda: self._convert_all(proto, scope))
-        # ONNX's own functions leave out the outputs that a node does not ask for.
+        # ONNX's own functions omit outputs that a node does not use.
         return [scope.find(name) if name in scope else None for name in proto.output]
 
     def _nested(self, convert: Any) -> Any:
@@ -190,7 +190,7 @@ class Importer:
             scope.define(name, results[k])
 
     def _name(self, value: Value | None, name: str) -> None:
-        """Call a value as the file does; one that passes through keeps the name it has."""
+        """Name a value as in the file; one that passes through keeps its name."""
         if value is not None and value.constant is None and value not in self.named:
             value.name = name
             self.named.add(value)

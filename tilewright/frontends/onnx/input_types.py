@@ -56,9 +56,9 @@ def _declared(name: str, proto: Any) -> list[GivenDim] | None:
 
 def _declared_dim(name: str, proto: Any) -> GivenDim:
     if proto.WhichOneof("value") == "dim_value":
-        # Exporters write -1 for a dimension that they do not know.
+        # Exporters write -1 for an unknown dimension.
         return None if proto.dim_value == -1 else checked_dim(name, proto.dim_value)
-    # Some exporters give all dimensions that they do not know this one name.
+    # Some exporters give all unknown dimensions this one name.
     return None if proto.dim_param in ("", "?") else proto.dim_param
 
 
@@ -86,7 +86,7 @@ def element_tensor(name: str, proto: Any, given: Shape | None = None) -> Type:
     """A tensor inside a sequence or an optional: its dimensions may differ between values."""
     dtype = element_type(proto.elem_type, name)
     declared = _declared(name, proto)
-    # Files write the empty shape, that of a scalar, for elements they do not know the rank of.
+    # Files have an empty shape, that of a scalar, for elements of unknown rank.
     if not declared and given is None:
         return UnknownType(dtype)
     shape = merged_shape(name, declared or None, given)

@@ -15,7 +15,7 @@ from tilewright.frontends.onnx.wire import without_weights
 from tilewright.support.errors import UserError
 from tilewright.support.narrowing import is_bytes, is_path
 
-#: Models of fewer bytes are parsed as they are.
+#: Smaller models are parsed directly.
 _LARGE: Final = 1 << 22
 
 #: The versions of the standard operators that the converters know.
@@ -30,14 +30,14 @@ NEWEST: Final = {
 
 @dataclass(slots=True)
 class LoadedModel:
-    """A parsed model; `folder` is where its external data may lie."""
+    """A parsed model; `folder` is where its external data may be."""
 
     proto: Any
     name: str
     folder: Path | None = None
-    #: Whether the proto is ours alone, so that weights may be taken out of it.
+    #: Whether nobody else uses the proto, so that weights may be removed from it.
     owned: bool = False
-    #: The file itself, where large weights were left in it.
+    #: The file itself, if large weights were left in it.
     file: np.ndarray[Any, Any] | None = None
     versions: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -58,7 +58,7 @@ def load_model(source: Any, *, mapped: bool = False) -> LoadedModel:
 
 
 def _load_light(source: Any, onnx: Any) -> LoadedModel | None:
-    """A model whose weights stay in its file; None where it is small, or something is unusual."""
+    """A model whose weights stay in its file; None if it is small or unusual."""
     if not is_path(source):
         return None
     path = Path(os.fspath(source))

@@ -11,7 +11,7 @@ from tilewright.frontends.onnx.load import LoadedModel, plain_domain, read_versi
 from tilewright.frontends.onnx.order import node_text
 from tilewright.frontends.onnx.table import find_converter
 
-#: What can be done about operators that will not be supported soon.
+#: Remedies for operators that will not be supported soon.
 _HINTS: Final = {
     "CastMap": "dictionaries are not supported; pass tensors",
     "DictVectorizer": "dictionaries are not supported; pass tensors",

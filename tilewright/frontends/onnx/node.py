@@ -1,4 +1,4 @@
-"""What a converter sees of a node: operands as values, attributes typed, the builder."""
+"""The interface of nodes for converters: operands as values, typed attributes, the builder."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Node(Operands):
-    """One node while it is converted.
+    """One node during its conversion.
 
     Operands are those of `Operands`. Attributes: `n.integer("axis", 0)`, `n.real`, `n.text`,
-    `n.integers`, …; without a default they must be there.
+    `n.integers`, …; those without a default must exist.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from tilewright.support.errors import UserError
 
 
 def ordered_nodes(graph: Any) -> list[Any]:
-    """The nodes of a graph, as they stand where that is an order, else sorted."""
+    """The nodes of a graph, sorted unless they are in order already."""
     nodes = list(graph.node)
     makers = _makers(nodes, graph)
     needs = [{makers[n] for n in used_names(node) if n in makers} for node in nodes]
@@ -20,7 +20,7 @@ def ordered_nodes(graph: Any) -> list[Any]:
 
 
 def _makers(nodes: list[Any], graph: Any) -> dict[str, int]:
-    """Which node makes each value; a name that is made twice is an error."""
+    """The node that computes each value; a name with two nodes is an error."""
     taken = {v.name for v in getattr(graph, "input", ()) if hasattr(v, "name")}
     makers: dict[str, int] = {}
     for k, node in enumerate(nodes):
@@ -49,7 +49,7 @@ def used_names(node: Any) -> Iterator[str]:
 
 
 def _defined(graph: Any) -> set[str]:
-    """The names that a graph gives to values of its own, whatever they mean outside."""
+    """The names that a graph defines itself, whatever they mean outside."""
     made = {name for node in graph.node for name in node.output}
     return made | {v.name for v in (*graph.input, *graph.initializer)}
 
@@ -78,6 +78,6 @@ def _sorted(nodes: list[Any], needs: list[set[int]]) -> list[int]:
 
 
 def node_text(node: Any) -> str:
-    """A node for messages."""
+    """The name of a node in messages."""
     name = node.name or next((f"of {o}" for o in node.output if o), "")
     return f"node {name} ({node.op_type})"

@@ -1,4 +1,4 @@
-"""Which converter serves which operator of ONNX: by domain, name and version.
+"""Which converter handles which operator of ONNX: by domain, name and version.
 
 @converts("Softmax", "LogSoftmax", since=13)
 def softmax(n: Node) -> Value:

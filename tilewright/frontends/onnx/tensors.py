@@ -13,12 +13,12 @@ from tilewright.graph import STRING, Array
 from tilewright.ir import DType
 from tilewright.support.errors import UserError
 
-#: A tensor of more bytes than this cannot be meant.
+#: Tensors of more bytes are refused.
 _LIMIT: Final = 1 << 46
 #: Sparse tensors are made dense up to this many bytes.
 _DENSE_LIMIT: Final = 1 << 30
 _EXTERNAL: Final = 1
-#: Which field has the elements of a type where they are not raw bytes.
+#: The field with the elements of a type, if they are not raw bytes.
 _FIELDS: Final = {
     "float32": "float_data",
     "float64": "double_data",
@@ -40,7 +40,7 @@ def read_tensor(proto: Any, files: ExternalFiles) -> tuple[Array, DType]:
 
 
 def read_shape(dims: Any, name: str, dtype: DType) -> tuple[int, ...]:
-    """The dimensions of a tensor that is stored, once they make sense."""
+    """The dimensions of a stored tensor, after a check that they make sense."""
     shape = tuple(int(d) for d in dims)
     if any(d < 0 for d in shape) or len(shape) > 64:
         raise UserError(f"{name} has the shape {list(shape)}")
@@ -140,7 +140,7 @@ def read_sparse(proto: Any, files: ExternalFiles) -> tuple[Array, DType]:
 
 
 def _positions(indices: Array, shape: tuple[int, ...], name: str, count: int) -> Array:
-    """Where the elements go in the flat dense tensor."""
+    """The positions of the elements in the flat dense tensor."""
     wrong = UserError(f"{name} has indices that do not fit the shape {list(shape)}")
     if indices.dtype != np.int64 or indices.shape not in ((count,), (count, len(shape))):
         raise wrong

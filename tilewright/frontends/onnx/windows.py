@@ -28,9 +28,9 @@ def read_window(n: Node, x: Value, kernel: Sequence[Dim]) -> WindowAttributes:
 def clipped_window(window: WindowAttributes, extents: Sequence[Expr]) -> WindowAttributes:
     """The window of a pooling that ONNX Runtime clips to an image smaller than it.
 
-    ONNX's formula leaves no place for such a window. ONNX Runtime divides towards zero and so finds
-    one place as long as less than a stride is missing; it reads what there is of the image there.
-    A kernel without the elements that lie beyond the padded image gives the same.
+    By ONNX's formula there is no position for such a window. ONNX Runtime divides towards zero and
+    so gets one position if less than a stride is missing; there, it reads what exists of the image.
+    A kernel without the elements beyond the padded image gives the same.
     """
     rank = len(extents)
     kernel, strides = list(window.kernel), list(window.strides)
@@ -43,7 +43,7 @@ def clipped_window(window: WindowAttributes, extents: Sequence[Expr]) -> WindowA
             missing = (taps - 1) * step + 1 - whole
             if size > 0 and 0 < missing < window.strides[n]:
                 kernel[n] = (whole - 1) // step + 1
-                # There is one place; a step over all of the image finds no second.
+                # There is one position; a stride over the whole image gives no second.
                 strides[n] = whole
     return window._replace(kernel=tuple(kernel), strides=tuple(strides))
 

@@ -1,8 +1,8 @@
-"""Models read without their weights: large tensors are left where they are in the file.
+"""Reads models without their weights: large tensors stay where they are in the file.
 
 A model is a protobuf message. This reader knows just enough of it to find the bytes of tensors:
-those of large ones are left out of what is parsed, which says instead where in the file they lie,
-as ONNX says it of data in files of their own.
+those of large ones are left out of the message that is parsed, which refers to their position in
+the file instead, as ONNX does for data in separate files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from tilewright.frontends.common.wire import BYTES, VARINT, Field, fields_of
 
-#: What names the model's own file; no file can be called so.
+#: Stands for the model's own file; no file can have this name.
 OWN_FILE: Final = "\0"
 #: Tensors of fewer bytes are parsed.
 _LARGE: Final = 1 << 16

@@ -6,7 +6,7 @@ tensors.py      tensors and element types
 sorted_table.py the index of a checkpoint, a sorted table of keys; bundle.py, the tensors in it
 load.py         a path or bytes -> nodes, functions, inputs and outputs
 variables.py    which variables and tables hold what, from what the restoring nodes say
-importer.py     converts nodes when their results are asked for; scopes, functions
+importer.py     converts nodes when their results are needed; scopes, functions
 loops.py        loops of both generations; lists.py, tensors that loops write one by one
 node.py         what a converter sees of a node
 table.py        which converter serves which operator

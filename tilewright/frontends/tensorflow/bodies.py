@@ -1,4 +1,4 @@
-"""Graphs and functions as nodes by name, and what their inputs refer to."""
+"""Graphs and functions as nodes by name, and the references in their inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from tilewright.frontends.tensorflow.wire import Message
 from tilewright.support.errors import UserError, nearest
 
-#: Names of the results of operators that have several; functions refer to results by these.
+#: Names of the results of operators with several, by which functions refer to them.
 _RESULTS: Final = {
     op: names.split()
     for ops, names in {
@@ -77,7 +77,7 @@ class Body:
         return found
 
     def reference(self, text: str) -> Reference | None:
-        """What an input refers to; None where it only says what must run before."""
+        """The result that an input refers to; None for a control dependency."""
         if text.startswith("^"):
             return None
         name, *rest = text.split(":")
@@ -95,7 +95,7 @@ class Body:
         return name in self._param_set
 
     def inputs(self, node: Message) -> list[Reference]:
-        """The results that a node takes."""
+        """The results that a node uses."""
         found = self._inputs.get(node.name)
         if found is None:
             found = [r for text in node.input if (r := self.reference(text)) is not None]

@@ -1,4 +1,4 @@
-"""Checkpoints: an index of tensors by key, and files that hold their bytes, which are mapped."""
+"""Checkpoints: an index of tensors by key, and files with their bytes, which are mapped."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def input_names(source: Source) -> list[str]:
 
 @contextmanager
 def _reading(name: str) -> Generator[None]:
-    """Code that trusts a file to be what it should be."""
+    """Code that trusts a file to match its format."""
     with trusting(name, "check that the file is complete"):
         yield
 
@@ -109,8 +109,8 @@ def _input(
 def _require_converters(model: LoadedModel) -> Callable[[], None]:
     """Refuse a model that needs operators which nothing converts, with a list of them.
 
-    Those that only branches need may never be converted, as dropout where nothing is trained: what
-    is returned refuses the model once they are.
+    Operators that only branches need may never be converted, such as dropout at inference: the
+    returned function refuses the model once they are.
     """
     missing = _missing(model, frozenset())
     remedy = (
@@ -126,8 +126,8 @@ def _require_converters(model: LoadedModel) -> Callable[[], None]:
 
 
 def _missing(model: LoadedModel, lazy: frozenset[str]) -> dict[str, list[str]]:
-    """Operators that nothing converts, with their nodes; what only `lazy` operators need is left
-    out."""
+    """Operators that nothing converts, with their nodes; those that only `lazy` operators need are
+    left out."""
     missing: dict[str, list[str]] = {}
     seen: set[str] = set()
     pending: list[tuple[Body, list[str]]] = [(model.body, [r.node for _, r in model.outputs])]

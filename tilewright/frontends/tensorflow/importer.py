@@ -1,4 +1,4 @@
-"""Converts nodes when their results are asked for: scopes, functions, limits."""
+"""Converts nodes when their results are needed: scopes, functions, limits."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tilewright.frontends.tensorflow.wire import Message
 from tilewright.graph import Builder, Value
 from tilewright.support.errors import UserError
 
-#: Functions and the bodies of loops are converted anew for each use: a small file may mean very
-#: many nodes. More than this, plus so many times those in the file, are refused.
+#: Functions and bodies of loops are converted again for each use: a small file may result in very
+#: many nodes. More than this, plus `_MAX_USES` times the number in the file, are refused.
 _MAX_NODES: Final = 100_000
 _MAX_USES: Final = 20
 _MAX_DEPTH: Final = 64
-#: Operators whose converters ask for their operands themselves.
+#: Operators whose converters request their operands themselves.
 LAZY: Final = frozenset(["Merge", "RefMerge", "Exit", "RefExit"])
 
 
 class Scope:
     """The results of the nodes of one body, for one set of arguments.
 
-    A scope inside another is for a branch or an iteration of the same body: it sees what the outer
-    one has computed, and keeps what is computed inside it.
+    A scope inside another is for a branch or an iteration of the same body: it sees results of the
+    outer one, and keeps those that are computed inside it.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Scope:
         self.body, self.outer = body, outer
         self.attributes: Mapping[str, Message] = attributes or (outer.attributes if outer else {})
         self.results: dict[str, list[Any]] = {}
-        #: Where the operands of `Enter` are computed: around the loop.
+        #: Where the operands of `Enter` are computed: outside the loop.
         self.around: Scope | None = outer.around if outer else None
-        #: Loops of the first generation that are converted, by the names of their frames.
+        #: Loops of the first generation that were converted, by the names of their frames.
         self.frames: dict[str, dict[str, Any]] = {}
 
     def find(self, name: str) -> list[Any] | None:
@@ -59,14 +59,14 @@ class Scope:
 
 
 class Importer:
-    """Converts one model; `refuse` says which of its operators nothing converts."""
+    """Converts one model; `refuse` raises an error about operators that nothing converts."""
 
     def __init__(self, model: LoadedModel, refuse: Callable[[], None]) -> None:
         self.model, self._refuse = model, refuse
         self.structure = Structure()
         self.builder: Builder = Recorder(self.structure)
         self.contents = Contents(model)
-        #: Values that are called like something in the file.
+        #: Values that have a name from the file.
         self.named: set[Value] = set()
         self._constants: dict[Variable, Value] = {}
         self._nodes = self._depth = 0
@@ -132,7 +132,7 @@ class Importer:
         for k, value in enumerate(found):
             if not isinstance(value, Value) or value.constant is not None:
                 continue
-            # What passes through keeps the name that it has.
+            # A value that passes through keeps its name.
             if value not in self.named and not scope.body.is_function:
                 value.name = node.name if k == 0 else f"{node.name}:{k}"
                 self.named.add(value)

@@ -1,4 +1,4 @@
-"""Lists of tensors that loops fill one by one: here one tensor with an axis more in front.
+"""Lists of tensors that loops fill one by one: here one tensor with an additional first axis.
 
 The elements of a list have one shape. It may be known only when the first element is written; until
 then a list has no tensor.

@@ -21,21 +21,21 @@ from tilewright.support.errors import UserError, nearest
 
 _SAVED_MODEL: Final = "saved_model.pb"
 _DEFAULT: Final = "serving_default"
-#: Leaves of a graph that are no outputs.
+#: Leaves of a graph that are not outputs.
 _NO_OUTPUTS: Final = frozenset(
     "Assert Assign AssignVariableOp Const Enter LookupTableImportV2 NextIteration NoOp Placeholder "
     "Print SaveV2 RestoreV2 VarHandleOp VariableV2 MergeV2Checkpoints LoopCond Merge Switch "
     "HashTableV2 ReadVariableOp VarIsInitializedOp SaveSlices".split()
 )
 
-#: What leads into loops and branches of the first generation, and out of them.
+#: Operators at the entries and exits of loops and branches of the first generation.
 _ENTRIES: Final = frozenset("Enter RefEnter Switch RefSwitch _SwitchN NextIteration".split())
 _EXITS: Final = frozenset("Exit RefExit Merge RefMerge".split())
 
 
 @dataclass
 class ModelInput:
-    """An input: its name, the result that it stands for, its element type and shape."""
+    """An input: its name, the result that it replaces, its element type and shape."""
 
     name: str
     source: Reference
@@ -45,7 +45,7 @@ class ModelInput:
 
 @dataclass
 class LoadedModel:
-    """The nodes of a model, its functions, and what goes in and out."""
+    """The nodes of a model, its functions, inputs and outputs."""
 
     name: str
     body: Body
@@ -54,7 +54,7 @@ class LoadedModel:
     outputs: list[tuple[str, Reference]]
     bundle: Bundle | None = None
     restore: str = ""
-    #: Where files lie that the model reads, by the constants that name them.
+    #: The paths of files that the model reads, by the constants that name them.
     assets: dict[str, Path] = field(default_factory=dict[str, Path])
 
 
@@ -62,7 +62,7 @@ class LoadedModel:
 
 
 def is_tensorflow(source: Source) -> bool:
-    """Whether a folder is a SavedModel, or a file a GraphDef, by what is in it."""
+    """Whether a folder is a SavedModel, or a file a GraphDef, by its content."""
     if source.path is not None and source.path.is_dir():
         return (source.path / _SAVED_MODEL).is_file()
     head = memoryview(source.head)
@@ -113,7 +113,7 @@ def load_model(
     signature: str | None = None,
     outputs: list[str] | None = None,
 ) -> LoadedModel:
-    """Read a model; `signature` and `outputs` choose what it computes."""
+    """Read a model; `signature` and `outputs` select its outputs."""
     path = source.path
     if path is not None and path.is_dir():
         return _saved_model(_mapped(path / _SAVED_MODEL), path, signature)
@@ -155,7 +155,7 @@ def _frozen(data: Array, name: str, wanted: list[str] | None) -> LoadedModel:
 
 
 def _needed(body: Body, names: list[str]) -> set[str]:
-    """All nodes that some nodes need."""
+    """All nodes that some nodes depend on."""
     found: set[str] = set()
     while names:
         name = names.pop()
@@ -202,7 +202,7 @@ def _reached(names: list[str], users: dict[str, list[str]]) -> set[str]:
 
 
 def _inside(body: Body, users: dict[str, list[str]]) -> set[str]:
-    """Nodes inside of loops and branches of the first generation: nothing there is an output."""
+    """Nodes inside loops and branches of the first generation: none is an output."""
     pending = [n.name for n in body.nodes.values() if n.op in _ENTRIES]
     found: set[str] = set()
     while pending:

@@ -2,7 +2,7 @@
 
 The second generation has functions for the condition and the body. The first has a ring of nodes
 for each variable: Enter → Merge → Switch → body → NextIteration → Merge, with Switch → Exit out of
-it; all Switches of one loop ask its LoopCond.
+it; all Switches of one loop use its LoopCond.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Step = Callable[[list[Any]], list[Any]]
 def run_loop(
     n: Operands, initial: Sequence[Any], unchanged: set[int], condition: Condition, step: Step
 ) -> list[Any]:
-    """The last state of a loop; what no iteration changes is no state, and may be known inside."""
+    """The last state of a loop; unchanged values are no state, and may be known inside."""
     b = n.builder
     changing = [k for k in range(len(initial)) if k not in unchanged]
     start = list(initial)
@@ -77,7 +77,7 @@ def _fill_lists(n: Operands, start: list[Any], changing: Sequence[int], step: St
     open_ = [k for k in open_ if k not in known]
     if not open_:
         return
-    # An iteration that is thrown away tells what it writes.
+    # An iteration that is discarded shows what it writes.
     n.builder.open_block()
     try:
         after = step(list(start))
@@ -99,7 +99,7 @@ def _is_known(items: TensorList) -> bool:
 
 
 def unchanged_params(body: Body | None) -> set[int]:
-    """Which parameters a function returns at the same place as it got them."""
+    """Which parameters a function returns unchanged at their positions."""
     if body is None:
         return set()
     found: set[int] = set()
@@ -164,7 +164,7 @@ def _rings(body: Body) -> dict[str, list[_Ring]]:
 
 
 def exit_of(n: Any) -> Any:
-    """What comes out of a loop's variable."""
+    """The final value of a loop's variable."""
     importer: Importer = n.importer
     scope: Scope = n.scope
     body = scope.body
@@ -206,7 +206,7 @@ def _run_rings(n: Any, importer: Importer, scope: Scope, rings: list[_Ring]) -> 
 
 
 def _is_unchanged(body: Body, ring: _Ring) -> bool:
-    """Whether an iteration hands a variable on as it was."""
+    """Whether an iteration passes a variable on unchanged."""
     assert ring.next is not None
     inputs = body.inputs(ring.next)
     reference = _behind_copies(body, inputs[0] if inputs else None)
@@ -217,7 +217,7 @@ def _is_unchanged(body: Body, ring: _Ring) -> bool:
 
 
 def merge_of(n: Any) -> list[Any]:
-    """What comes from the branch that was taken, of those that a node joins."""
+    """The value from the branch that was taken, of those that a node joins."""
     importer: Importer = n.importer
     scope: Scope = n.scope
     sides = scope.body.inputs(n.proto)
@@ -225,7 +225,7 @@ def merge_of(n: Any) -> list[Any]:
     predicate = next((p for p, _ in found if p is not None), None)
     if predicate is None or len(sides) < 2:
         raise UserError(f"nothing says which branch {n.name} takes")
-    # A branch in which nothing comes from outside is the one that no other is.
+    # A branch without operands from outside is the one that no other is.
     left = set(range(len(sides))) - {k for _, k in found if k is not None}
     spare = min(left, default=0)
     numbers = [spare if k is None else k for _, k in found]
@@ -239,7 +239,7 @@ def merge_of(n: Any) -> list[Any]:
 
 
 def _joined(n: Any, asked: Value, sides: list[tuple[int, Reference]], scope: Scope) -> Value:
-    """The value of the side whose number is asked for; the last one, where there is none."""
+    """The value of the side with the requested number, or else of the last one."""
     importer: Importer = n.importer
     (number, side), *rest = sides
     inside = Scope(scope.body, scope)
@@ -257,9 +257,9 @@ def _joined(n: Any, asked: Value, sides: list[tuple[int, Reference]], scope: Sco
 
 
 def _switch_behind(body: Body, start: Reference) -> tuple[Reference | None, int | None]:
-    """The predicate that decides whether a branch runs, and the side of it that it is on.
+    """The predicate that decides whether a branch runs, and which side of it the branch is.
 
-    Goes back along data and along what must run before; branches inside the branch are passed.
+    Follows data and control dependencies backwards; branches inside the branch are skipped.
     """
     pending: list[tuple[str, int, int]] = [(start.node, start.index, 0)]
     seen: set[tuple[str, int]] = set()

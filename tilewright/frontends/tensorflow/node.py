@@ -1,4 +1,4 @@
-"""What a converter sees of a node: operands as values, attributes typed, functions to call."""
+"""The interface of nodes for converters: operands as values, typed attributes, functions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REQUIRED: Final = object()
 
 
 class Node(Operands):
-    """One node while it is converted.
+    """One node during its conversion.
 
-    Operands are those of `Operands`; what is no tensor (variables, tables, lists of tensors) is in
-    `n.given`. Attributes: `n.integer("axis", 0)`, `n.flag`, `n.text`, `n.integers`, `n.dtype`, …;
-    without a default they must be there.
+    Operands are those of `Operands`; those that are not tensors (variables, tables, lists of
+    tensors) are in `n.given`. Attributes: `n.integer("axis", 0)`, `n.flag`, `n.text`, `n.integers`,
+    `n.dtype`, …; those without a default must exist.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Node(Operands):
     # ---- attributes -----------------------------------------------------------------------------
 
     def attribute(self, name: str) -> Message | None:
-        """An attribute; one of the function around where the node says so."""
+        """An attribute; that of the enclosing function if the node refers to it."""
         found = self.proto.attr.get(name)
         if found is not None and found.has("placeholder"):
             return self.scope.attributes.get(found.placeholder)

@@ -1,8 +1,8 @@
 """Sorted tables of keys and values in blocks, as LevelDB and TensorFlow's checkpoints write them.
 
-A block has entries, in which a key says how much of the one before it begins with; then where keys
-are written in full. Behind each block stand one byte for its compression and a checksum. The last
-48 bytes of the file say where the index is, whose values say where the blocks are.
+A block has entries, whose keys state how much of the one before they begin with; then the positions
+of keys in full. Behind each block are one byte for its compression and a checksum. The last 48
+bytes of the file give the position of the index, whose values are the positions of the blocks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_table(data: memoryview, name: str) -> dict[bytes, memoryview]:
 
 
 def _handle(data: memoryview, at: int) -> tuple[tuple[int, int], int]:
-    """Where a block begins and how long it is."""
+    """The start and the length of a block."""
     start, at = read_number(data, at)
     size, at = read_number(data, at)
     return (start, size), at
@@ -74,7 +74,7 @@ def _entries(block: memoryview, name: str) -> Iterator[tuple[bytes, memoryview]]
 
 
 def decompressed(data: memoryview, name: str) -> bytes:
-    """Snappy: a length, then texts and copies of what was before."""
+    """Snappy: a length, then literals and copies of preceding bytes."""
     wanted, at = read_number(data, 0)
     if wanted > _MOST_BYTES or wanted > 64 * len(data):
         raise UserError(f"{name} is damaged", reason=f"a block says that it has {wanted} bytes")

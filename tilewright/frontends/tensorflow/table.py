@@ -1,4 +1,4 @@
-"""Which converter serves which operator of TensorFlow, by its name.
+"""Which converter handles which operator of TensorFlow, by its name.
 
 @converts("Relu")
 def relu(n: Node) -> Value:

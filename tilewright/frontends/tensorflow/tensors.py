@@ -51,7 +51,7 @@ def element_type(number: int, what: str) -> DType:
 
 
 def static_shape(shape: Message, what: str) -> tuple[int, ...]:
-    """The extents of a tensor that is there."""
+    """The extents of a stored tensor."""
     dims = tuple(int(d.size) for d in shape.dim)
     if shape.unknown_rank or any(d < 0 for d in dims) or math.prod(dims) > _MOST_ELEMENTS:
         raise UserError(f"{what} has the shape {list(dims)}")
@@ -59,7 +59,7 @@ def static_shape(shape: Message, what: str) -> tuple[int, ...]:
 
 
 def declared_shape(shape: Message) -> list[int | None] | None:
-    """The extents that a file declares: None for one that it does not know, or for all."""
+    """The extents that a file declares: None for an unknown one, or for all."""
     if shape.unknown_rank:
         return None
     return [None if d.size < 0 else int(d.size) for d in shape.dim]
@@ -79,7 +79,7 @@ _FIELDS: Final = {
 
 
 def read_tensor(proto: Message, what: str) -> tuple[Array, DType]:
-    """An array, which lies in the file where its bytes do, and its element type."""
+    """An array, mapped from the file if its bytes are there, and its element type."""
     dtype = element_type(proto.dtype, what)
     shape = static_shape(proto.tensor_shape, what)
     if dtype is STRING:
@@ -114,7 +114,7 @@ def _numbers(values: list[Any], dtype: DType, numpy: np.dtype[Any], what: str) -
 
 
 def _filled(values: Array, shape: tuple[int, ...], what: str) -> Array:
-    """The last number stands for all that follow; none stand for zeros."""
+    """Missing numbers repeat the last one; without any, all are zero."""
     size = math.prod(shape)
     if len(values) == size:
         return values.reshape(shape)

@@ -1,4 +1,4 @@
-"""What variables and tables hold: the nodes that fill them say so."""
+"""The contents of variables and tables, according to the nodes that fill them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_LINES: Final = 1 << 24
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable, by the node that makes it."""
+    """A variable, by the node that creates it."""
 
     node: str
     shared_name: str
@@ -33,7 +33,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of keys and values, by the node that makes it."""
+    """A table of keys and values, by the node that creates it."""
 
     node: str
     shared_name: str
@@ -46,7 +46,7 @@ class _Place:
         self.model, self.body, self.caller = model, body, caller
 
     def source(self, reference: Reference | None) -> tuple[_Place, Message | None, int]:
-        """The node that makes a result, seen through copies and a function's parameters."""
+        """The node of a result, found through copies and a function's parameters."""
         place = self
         for _ in range(64):
             if reference is None:
@@ -83,7 +83,7 @@ def _places(model: LoadedModel) -> Iterator[_Place]:
 
 
 class Contents:
-    """What the variables and the tables of a model hold."""
+    """The contents of the variables and tables of a model."""
 
     def __init__(self, model: LoadedModel) -> None:
         self._model = model
@@ -109,7 +109,7 @@ class Contents:
         return bundle.read(key)
 
     def _restored(self) -> Iterator[tuple[str, str]]:
-        """Variables with the keys that they are restored by."""
+        """Variables with the keys by which they are restored."""
         for place in _places(self._model):
             for node in place.body.nodes.values():
                 if node.op not in ("AssignVariableOp", "Assign"):
@@ -164,7 +164,7 @@ class Contents:
     def _from_file(
         self, place: _Place, node: Message, file: Reference
     ) -> tuple[Array, Array] | None:
-        """Lines of an asset: -2 stands for the whole line, -1 for its number."""
+        """Lines of an asset: -2 means the whole line, -1 its number."""
         _, named, _ = place.source(file)
         path = None if named is None else self._model.assets.get(named.name)
         if path is None:

@@ -1,8 +1,8 @@
-"""Messages in protobuf's wire format, looked at where they lie.
+"""Messages in protobuf's wire format, read in place.
 
-A `Message` finds its fields when it is first asked for one, and the messages inside it are messages
-of their own: a file is not copied, and only what is used is read. Everything is checked: numbers
-end, fields lie inside their message, texts are UTF-8.
+A `Message` parses its fields when the first one is used, and messages inside it are messages of
+their own: a file is not copied, and only used parts are read. Everything is checked: numbers are
+complete, fields are inside their message, texts are UTF-8.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def signed(value: int) -> int:
 class Message:
     """One message; `schema` gives each kind's fields: {number: (name, kind, one, many or map)}.
 
-    A field is an attribute: what is not there has the default of its kind.
+    A field is an attribute: a missing one has the default of its kind.
     """
 
     __slots__ = ("_found", "_schema", "data", "kind")

@@ -1,7 +1,7 @@
 """TFLite's integer arithmetic for scales: factors as multipliers of 31 bits and shifts.
 
 The reference kernels multiply sums by `multiplier / 2**31 * 2**exponent`. Most of them round twice:
-the high half of the product, then what the exponent takes off. See the operator `requantize`.
+the high half of the product, then the shift by the exponent. See the operator `requantize`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INT32: Final = DType.of("int32")
 
 
 class Multiplier(NamedTuple):
-    """Factors as whole numbers: x · factor is x · numbers / 2**shifts."""
+    """Factors as integers: x · factor is x · numbers / 2**shifts."""
 
     numbers: Array
     shifts: Array
@@ -32,7 +32,7 @@ class Multiplier(NamedTuple):
         return Multiplier(numbers.astype(np.int32), self.shifts - np.int32(16))
 
     def divided(self, count: int) -> Multiplier:
-        """Factors divided by a number of elements, as the kernels for means do it."""
+        """Factors divided by a number of elements, as in the kernels for means."""
         room = min(max(count, 1).bit_length() - 1, 32, int(_BITS + _BITS - self.shifts.max()))
         numbers = (self.numbers.astype(np.int64) << room) // max(count, 1)
         return Multiplier(numbers.astype(np.int32), self.shifts + np.int32(room))
@@ -64,7 +64,7 @@ def scaled(
     dtype: DType = INT32,
     twice: bool = True,
 ) -> Value:
-    """x times factors that are broadcast to it, plus a zero point, held within bounds.
+    """x times factors that are broadcast to it, plus a zero point, clamped to bounds.
 
     Factors are real numbers, or a `Multiplier`."""
     found = factors if isinstance(factors, Multiplier) else multiplier_of(factors)
@@ -82,7 +82,7 @@ def scaled(
 
 
 class Range(NamedTuple):
-    """What a quantized result may hold: its zero point, the bounds of its activation, its type."""
+    """The range of a quantized result: its zero point, the bounds of its activation, its type."""
 
     zero: int
     low: int
@@ -114,7 +114,7 @@ def result_range(n: Node, activation: str = "NONE") -> Range:
 
 
 def quantized_array(real: Array, how: Quantization, dtype: DType | None) -> Array:
-    """Real numbers as integers, halves rounded away from zero; held within a type if given."""
+    """Real numbers as integers, halves rounded away from zero; clamped to a type if given."""
     stored = away_from_zero(real.astype(np.float32) / how.scale) + how.zero
     return stored if dtype is None else np.clip(stored, dtype.min_value, dtype.max_value)
 
@@ -131,7 +131,7 @@ def real(n: Node, index: int) -> Value:
 
 
 def dequantized(n: Node, x: Value, how: Quantization | None) -> Value:
-    """Integers as the real numbers that they stand for."""
+    """Integers as the real numbers that they represent."""
     if how is None or x.dtype.is_float:
         return x
     b = n.builder
@@ -180,12 +180,12 @@ def is_bytes(x: Value) -> bool:
 
 
 def real_bytes(x: Value, how: Quantization) -> Array:
-    """The real numbers that all bytes stand for, in float32."""
+    """The real numbers that all bytes represent, in float32."""
     return (all_bytes(x) - how.zero).astype(np.float32) * how.scale
 
 
 def same_scale(how: Quantization | None, other: Quantization | None) -> bool:
-    """Whether equal integers of two tensors stand for equal numbers."""
+    """Whether equal integers of two tensors represent equal numbers."""
     if how is None or other is None:
         return how is other
     return bool(
@@ -196,7 +196,7 @@ def same_scale(how: Quantization | None, other: Quantization | None) -> bool:
 
 
 def rescaled(n: Node, x: Value, how: Quantization, dtype: DType, other: Quantization) -> Value:
-    """Integers brought to another scale and zero point."""
+    """Integers converted to another scale and zero point."""
     if x.dtype is dtype and same_scale(how, other):
         return x
     centred = n.builder.sub(n.builder.cast(x, dtype="int32"), n.constant(how.zero, "int32"))

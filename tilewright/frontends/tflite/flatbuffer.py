@@ -1,8 +1,8 @@
 """Reads tables of a flatbuffer by the numbers of their fields; every offset is checked.
 
-A flatbuffer is made of tables. A table begins with the distance to its vtable, which says for each
-field where it lies in the table; a field that is left out has its default. What is larger than a
-number (strings, vectors, other tables) is a distance from the field to where it lies.
+A flatbuffer consists of tables. A table begins with the distance to its vtable, which has the
+position of each field in the table; a field that is omitted has its default. Anything larger than a
+number (strings, vectors, other tables) is a distance from the field to its position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _U16, _I32, _U32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")
 #: Tables and strings may be shared; a small file whose parts are used over and over is refused.
-#: What is read is counted in bytes, so many for a table, and bounded by the size of the file.
+#: Reads are counted in bytes, `_TABLE` for a table, and bounded by the size of the file.
 _TABLE: Final = 24
 _MOST_READ_PER_BYTE: Final = 2
 _MOST_READ: Final = 1 << 20
@@ -47,7 +47,7 @@ class File:
         return Table(self, self.unsigned(0))
 
     def spend(self, amount: int) -> None:
-        """Count what is read."""
+        """Count bytes that are read."""
         self._left -= amount
         if self._left < 0:
             raise DamagedError("its parts are used more often than a file of this size can mean")
@@ -91,7 +91,7 @@ class Table:
         return default if at is None else struct.unpack_from(f"<{form}", self._file.view, at)[0]
 
     def has(self, field: int) -> bool:
-        """Whether a field is there."""
+        """Whether a field exists."""
         return field < len(self._offsets) and self._offsets[field] != 0
 
     def text(self, field: int) -> str:

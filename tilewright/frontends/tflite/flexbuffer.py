@@ -1,7 +1,7 @@
 """Options of custom operators that are written as a flexbuffer: a map of numbers and vectors.
 
-Its last byte says how wide the root is, the byte before what type it has. Types come with widths of
-their own; a map is a vector of values, before which lies the place of the vector of its keys.
+Its last byte is the width of the root, the byte before its type. Types include the widths of what
+they refer to; a map is a vector of values, preceded by the position of the vector of its keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST: Final = 1 << 16
 
 
 def read_map(data: bytes) -> dict[str, Any]:
-    """The numbers, and vectors of numbers, of a map by name; what else it has is left out."""
+    """The numbers, and vectors of numbers, of a map by name; its other values are left out."""
     if not data:
         return {}
     if len(data) < 3:
@@ -91,5 +91,5 @@ class _Flexbuffer:
 
 
 def _packed(byte: int) -> tuple[int, int]:
-    """A type, and how wide the numbers are that it refers to."""
+    """A type, and the width of the numbers that it refers to."""
     return byte >> 2, 1 << (byte & 3)

@@ -33,7 +33,7 @@ def from_tflite(
 
     Inputs and outputs have the names of the signature, or of their tensors where there is none.
     Variables that keep a state from one run to the next are inputs and outputs after the others:
-    `first_states` tells what they hold at first. `signature` chooses one of several; `shapes` and
+    `first_states` gives their initial values. `signature` chooses one of several; `shapes` and
     `values` are as for `from_onnx`.
     """
     with trusting(_WHAT):
@@ -51,13 +51,13 @@ def input_names(source: Any) -> list[str]:
 
 
 def first_states(source: Any, *, signature: str | None = None) -> dict[str, Array]:
-    """What the variables of a model hold before it first runs, by the names of their inputs."""
+    """The initial values of a model's variables, by the names of their inputs."""
     with trusting(_WHAT):
         return {s.name: s.first for s in _entry(load_model(source), signature).states}
 
 
 class _Entry:
-    """A subgraph that is run, with the names of what goes in and out."""
+    """A subgraph that is run, with the names of its inputs and outputs."""
 
     def __init__(self, model: LoadedModel, number: int, signature: Signature | None) -> None:
         self.number, self.graph = number, model.subgraphs[number]
@@ -82,12 +82,12 @@ def _entry(model: LoadedModel, key: str | None) -> _Entry:
 def _names(
     graph: SubGraph, numbers: Sequence[int], given: Mapping[int, str], taken: set[str]
 ) -> list[str]:
-    """A name of its own for each of these tensors."""
+    """A unique name for each of these tensors."""
     return [unique_name(given.get(n) or graph.tensors[n].name or f"x{n}", taken) for n in numbers]
 
 
 def unique_name(wanted: str, taken: set[str]) -> str:
-    """A name that is not taken, which it then is."""
+    """A name that is not taken yet; it is taken afterwards."""
     name, k = wanted, 1
     while name in taken:
         k += 1

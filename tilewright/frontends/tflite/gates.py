@@ -37,9 +37,9 @@ def logistic_table() -> Array:
 
 @cache
 def tanh_table(bits: int) -> Array:
-    """tanh of numbers with so many integer bits, from the least on."""
+    """tanh of numbers with this many integer bits, from the least on."""
     a = _arguments()
-    # Twice the number: the same bits, read with another integer bit.
+    # Twice the number: the same bits, with another integer bit.
     positive = _over_one_plus(_exp(-np.abs(a), bits + 1), minus=True)
     return np.where(a == 0, 0, np.where(a < 0, -positive, positive)).astype(np.int16)
 

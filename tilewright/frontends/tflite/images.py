@@ -31,7 +31,7 @@ def read_window(
 
 
 def on_images(n: Node, x: Value, compute: Callable[[Value], Value]) -> Value:
-    """What an operator on N×C×spatial makes of an image N×spatial×C."""
+    """The result of an operator on N×C×spatial for an image N×spatial×C."""
     return channels_last(n.builder, compute(channels_first(n.builder, x)))
 
 

@@ -1,4 +1,4 @@
-"""Walks the operators of a model and builds the graph: subgraphs, variables, tables."""
+"""Converts the operators of a model and builds the graph: subgraphs, variables, tables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tilewright.graph import STRING, Array, Builder, TensorType, Value
 from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 
-#: Subgraphs are converted anew for each use: a small file may mean very many operators. More than
-#: this, plus so many times those in the file, are refused.
+#: Subgraphs are converted again for each use: a small file may result in very many operators. More
+#: than this, plus `_MAX_USES` times the number in the file, are refused.
 _MAX_NODES: Final = 100_000
 _MAX_USES: Final = 20
 _MAX_DEPTH: Final = 64
@@ -30,7 +30,7 @@ class Scope:
     def __init__(self, graph: SubGraph) -> None:
         self.graph = graph
         self.values: dict[int, Value] = {}
-        #: Names of the variables and tables that tensors of type resource stand for.
+        #: Names of the variables and tables of resource tensors.
         self.handles: dict[int, str] = {}
 
 
@@ -41,7 +41,7 @@ class Importer:
         self.model = model
         self.structure = Structure()
         self.builder: Builder = Recorder(self.structure)
-        #: What variables hold now, by name.
+        #: The current values of variables, by name.
         self.variables: dict[str, Value] = {}
         #: The keys and values of hash tables, by name.
         self.tables: dict[str, tuple[Array, Array]] = {}
@@ -52,7 +52,7 @@ class Importer:
         self._most_nodes = _MAX_NODES + _MAX_USES * total
 
     def assign(self, name: str, value: Value) -> None:
-        """Let a variable hold another value from here on."""
+        """Let a variable have another value from here on."""
         if self._inside:
             raise UserError(
                 f"the variable {name} is assigned inside of a branch or a loop",
@@ -61,7 +61,7 @@ class Importer:
         self.variables[name] = value
 
     def keep_name(self, value: Value) -> None:
-        """Let a value keep the name that it has."""
+        """Let a value keep its name."""
         self._named.add(value)
 
     # ---- graphs ---------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Importer:
             self.builder.origin = origin
 
     def body(self, number: int, args: Sequence[Value | None]) -> list[Value | None]:
-        """The results of a subgraph inside of a branch or a loop."""
+        """The results of a subgraph inside a branch or a loop."""
         self._inside += 1
         try:
             return self.subgraph(number, args)
@@ -167,7 +167,7 @@ class Importer:
 
 
 def node_text(graph: SubGraph, operator: Operator, number: int) -> str:
-    """What messages call an operator of a subgraph."""
+    """The name of a subgraph's operator in messages."""
     named = [graph.tensors[n].name for n in operator.outputs[:1]]
     return f"{operator.name} {number}" + (f" ({named[0]})" if named else "")
 
@@ -182,7 +182,7 @@ def _empty(tensor: Tensor) -> Any:
 
 
 def _require_type(value: Value, tensor: Tensor) -> None:
-    """Refuse a result that is not what the file says."""
+    """Refuse a result whose type is not that in the file."""
     declared = element_type(tensor.type, tensor.name)
     if isinstance(value.type, TensorType) and value.dtype is not declared:
         raise UserError(

@@ -1,8 +1,8 @@
 """Long short-term memory in integers: bytes in and out, gates and cells of 16 bits.
 
-All is as the reference kernels have it, bit for bit: sums of bytes are brought to gates with three
-integer bits, one product after the other and each held within 16 bits; gates are by tables
-(`gates`); cells have a scale that is a power of two.
+All is computed as in the reference kernels, bit for bit: sums of bytes are scaled to gates with
+three integer bits, one product after the other and each clamped to 16 bits; gates are computed by
+tables (`gates`); cells have a scale that is a power of two.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tilewright.ir import DType
 from tilewright.support.errors import UserError
 
 _INT8, _INT16, _INT32 = (DType.of(name) for name in ("int8", "int16", "int32"))
-#: The step of numbers that go into gates, and of those that come out of them.
+#: The step of numbers before gates' activations, and of those after them.
 _GATE_STEP: Final = 2.0**-12
 _OPENED_STEP: Final = 2.0**-15
-#: Which gates have an operand at these distances from the first weights.
+#: The gates' operands at these distances from the first weights.
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _PEEPHOLES: Final = {_INPUT: 9, _FORGET: 10, _OUTPUT: 11}
 _BIAS: Final = 12
@@ -38,7 +38,7 @@ _HIDDEN: Final = 4
 
 
 class _Product(NamedTuple):
-    """Bytes by weights inputs×outputs, the bias with what zero points add, and factors."""
+    """Bytes by weights inputs×outputs, the bias plus the effect of zero points, and factors."""
 
     weights: Array
     bias: Array
@@ -83,7 +83,7 @@ class _Step:
         self._gates = [k for k in range(4) if k != _INPUT or not self._is_coupled]
         self._hidden = _intermediate(n, _HIDDEN)
         if n.has(_PROJECTION):
-            # The kernels store what is projected with the negated zero point: it saturates there.
+            # The kernels store projections with the negated zero point: they saturate there.
             self._hidden = self._hidden._replace(zeros=-self._hidden.zeros)
         self._bits = _integer_bits(n)
         self.products = (self._joined(0, 1, _BIAS), self._joined(_OUTPUT_STATE, 5, None))
@@ -170,7 +170,7 @@ def _product(n: Node, how: Quantization, weights: int, step: float, bias: int | 
 
 
 def _intermediate(n: Node, index: int) -> Quantization:
-    """How a value inside of the operator is quantized."""
+    """How an intermediate value of the operator is quantized."""
     numbers = n.operator.intermediates
     tensors = n.scope.graph.tensors
     found = tensors[numbers[index]].quantization if index < len(numbers) else None
@@ -204,7 +204,7 @@ def _product_of_16(n: Node, x: Value, y: Value, by: int) -> Value:
 
 
 def _held(n: Node, x: Value, most: int = 32767, dtype: DType = _INT16) -> Value:
-    """x within what a type holds, or within a smaller bound on both sides."""
+    """x clamped to a type, or to a smaller bound on both sides."""
     least = int(dtype.min_value) if most == dtype.max_value else -most
     held = n.builder.clip(x, n.scalar(least, x), n.scalar(most, x))
     return n.builder.cast(held, dtype=dtype)

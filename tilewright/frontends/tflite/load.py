@@ -32,7 +32,7 @@ class Tensor:
     name: str
     #: The name of its element type in the schema.
     type: str
-    #: Extents; None for one that is known only when the model runs. No shape: any rank.
+    #: Extents; None for one that is known only at run time. No shape: any rank.
     shape: list[int | None] | None
     quantization: Quantization | None = None
     is_variable: bool = False
@@ -163,14 +163,14 @@ class _Reader:
         return Tensor(name, type_, declared, found, variable, constant)
 
     def _buffer(self, number: int) -> np.ndarray[Any, Any] | None:
-        """The bytes of a buffer; None if it is empty, as that of what is computed is."""
+        """The bytes of a buffer; None if it is empty, as for computed tensors."""
         if number >= len(self._buffers):
             raise DamagedError(f"it has no buffer {number}")
         table = self._buffers[number]
         fields = schema.BUFFER
         offset = table.number(fields["offset"], "Q")
         if offset > 1:
-            # What does not fit into a flatbuffer lies after it.
+            # Data that does not fit into a flatbuffer is stored after it.
             return self._file.bytes(offset, table.number(fields["size"], "Q"))
         data = table.array(fields["data"], np.dtype(np.uint8))
         return data if len(data) else None
@@ -199,7 +199,7 @@ class _Reader:
 def _code(table: Table) -> tuple[str, str, int]:
     """The name of an operator, its domain and its version."""
     fields = schema.CODE
-    # Numbers from 127 on came later, and have a field of their own.
+    # Numbers from 127 on are newer, and have a field of their own.
     number = max(table.number(fields["old_builtin"], "b"), table.number(fields["builtin"], "i"))
     name = _named(schema.OPERATORS, number, "operator")
     version = table.number(fields["version"], "i", 1)
@@ -222,7 +222,7 @@ def _signature(table: Table) -> Signature:
 
 
 def _declared(shape: list[int], signature: list[int], has_rank: bool) -> list[int | None] | None:
-    """The shape with None for what is free."""
+    """The shape with None for variable extents."""
     if len(signature) != len(shape):
         return [*shape]
     if not shape and signature and not has_rank:

@@ -1,4 +1,4 @@
-"""What a converter sees of a node: operands as values, options, how tensors are quantized."""
+"""The interface of nodes for converters: operands as values, options, quantization of tensors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Node(Operands):
-    """One node while it is converted; see `Operands`.
+    """One node during its conversion; see `Operands`.
 
-    `n.option("axis")` is an option by the name that `schema` gives it. `n.tensor(0)` and `n.out(0)`
-    are what the file declares of an operand and of a result.
+    `n.option("axis")` is an option by its name in `schema`. `n.tensor(0)` and `n.out(0)` are the
+    declarations of an operand and of a result in the file.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Node(Operands):
         return self.get(index) is not None
 
     def tensor(self, index: int) -> Tensor:
-        """What the file says of an operand."""
+        """The declaration of an operand in the file."""
         return self.scope.graph.tensors[self.operator.inputs[index]]
 
     def out(self, index: int = 0) -> Tensor:
-        """What the file says of a result."""
+        """The declaration of a result in the file."""
         return self.scope.graph.tensors[self.operator.outputs[index]]
 
     @property
@@ -69,12 +69,12 @@ class Node(Operands):
 
     @property
     def is_quantized(self) -> bool:
-        """Whether it computes with integers that stand for real numbers."""
+        """Whether it computes with integers that represent real numbers."""
         first = next((k for k, i in enumerate(self.operator.inputs) if i >= 0), None)
         return first is not None and self.is_quantized_at(first)
 
     def is_quantized_at(self, index: int) -> bool:
-        """Whether the integers of an operand stand for real numbers."""
+        """Whether the integers of an operand represent real numbers."""
         tensor = self.tensor(index)
         return tensor.quantization is not None and tensor.type in _STORED
 

@@ -1,7 +1,7 @@
-"""Products of quantized tensors: sums of bytes, exact in int32, brought to the result's scale.
+"""Products of quantized tensors: sums of bytes, exact in int32, scaled to the result.
 
-Zero points are taken out of the sums by constants, so that the products are those of bytes, for
-which machines have instructions:
+Zero points are corrected for by constants, so that the products are those of bytes, for which
+machines have instructions:
 
     sum (x - p)·w  =  sum x·w  -  p · sum w
 """
@@ -31,19 +31,19 @@ _STORED: Final = ("int8", "uint8", "int16")
 
 
 class Factors(NamedTuple):
-    """The weights of a node, operand 1: in which order our operators take their dimensions, and
-    along which of them, as the file has them, there is one output each."""
+    """The weights of a node, operand 1: the order of their dimensions in the graph's operators, and
+    the axis of outputs, as numbered in the file."""
 
     node: Node
     axes: tuple[int, ...]
     outputs: int
 
     def arranged(self) -> Value:
-        """The weights as they are stored, in our order."""
+        """The stored weights, in the graph's order."""
         return self.node.builder.transpose(self.node[1], axes=self.axes)
 
     def array(self) -> Array:
-        """The weights as they are stored, in our order."""
+        """The stored weights, in the graph's order."""
         return np.transpose(self.node.array(1), self.axes)
 
     @property
@@ -104,7 +104,7 @@ def quantized_conv(
 
 
 def _sum_type(n: Node, index: int = 0) -> DType:
-    """Sums of products of 16 bits are in 64, unless the bias says otherwise."""
+    """Sums of products of 16 bits have 64, unless the bias determines otherwise."""
     bias = n.get(3 if index else 2)
     is_narrow = bias is not None and bias.dtype is INT32
     return _INT64 if n.tensor(index).type == "int16" and not is_narrow else INT32
@@ -113,7 +113,7 @@ def _sum_type(n: Node, index: int = 0) -> DType:
 def _padded(
     n: Node, image: Value, zero: int, window: WindowAttributes
 ) -> tuple[Value, tuple[Dim, ...]]:
-    """The image with its zero point around it, where that is another number than 0."""
+    """The image padded by its zero point, where that is not 0."""
     rank = len(window.strides)
     if not zero or all(isinstance(p, int) and p == 0 for p in window.pads):
         return image, window.pads
@@ -122,7 +122,7 @@ def _padded(
 
 
 def _with_bias(n: Node, total: Value, index: int, moved: Array, shape: tuple[int, ...]) -> Value:
-    """Sums plus the bias, less what the zero point adds to them."""
+    """Sums plus the bias, minus the effect of the zero point."""
     b = n.builder
     bias = n.find_array(index)
     if bias is not None:
@@ -146,7 +146,7 @@ def requantized(
     *,
     twice: bool = True,
 ) -> Value:
-    """Sums of products of operand `index` with weights, as the result stores them."""
+    """Sums of products of operand `index` by weights, quantized as the result."""
     scales = how.scales.reshape(()) if how.is_single else how.scales.reshape(shape)
     # Kernels for unsigned bytes, the older ones, multiply scales as floats of 32 bits.
     work = np.float32 if n.tensor(index).type == "uint8" else np.float64
@@ -230,7 +230,7 @@ def is_hybrid(n: Node) -> bool:
 
 
 def quantized_rows(n: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool) -> Rows:
-    """Floats as bytes, by the range that they have along axes, as the reference kernels do it."""
+    """Floats as bytes, by their range along axes, as in the reference kernels."""
     b = n.builder
     if not asymmetric:
         most = b.max(b.abs(x), axes=axes, keepdims=True)
@@ -243,7 +243,7 @@ def quantized_rows(n: Node, x: Value, axes: tuple[int, ...], *, asymmetric: bool
     spread = b.sub(high, low)
     spread = b.where(b.equal(spread, n.scalar(0, x)), n.scalar(255, x), spread)
     scale = b.div(spread, n.scalar(255, x))
-    # The zero point is told by the end of the range that is nearer to it.
+    # The zero point is computed from the end of the range that is nearer to it.
     steps_low, steps_high = b.div(low, scale), b.div(high, scale)
     is_low = b.less(b.add(n.scalar(128, x), b.abs(steps_low)), b.add(n.scalar(127, x), steps_high))
     by_low, by_high = b.sub(n.scalar(-128, x), steps_low), b.sub(n.scalar(127, x), steps_high)
@@ -273,7 +273,7 @@ def hybrid_dense(n: Node, x: Value, asymmetric: bool) -> Value:
 
 def hybrid_conv(n: Node, weights: Factors, window: WindowAttributes, groups: int) -> Value:
     """The convolution of an image of floats, channels last, by weights of bytes, channels first and
-    without the bias; each image is brought to bytes by its own range."""
+    without the bias; each image is quantized by its own range."""
     b, how, x = n.builder, weights.quantization, n[0]
     axes = tuple(range(1, x.ndim))
     rows = quantized_rows(n, x, axes, asymmetric=not how.is_single)
@@ -293,7 +293,7 @@ def hybrid_conv(n: Node, weights: Factors, window: WindowAttributes, groups: int
 
     total = convolved(channels_first(n.builder, rows.stored))
     if rows.zero is not None:
-        # What the zero point adds to each sum: that of the weights which lie inside of the image.
+        # The effect of the zero point on each sum: that of the weights inside the image.
         ones = b.full(n.constant(1, "int8"), shape=[1, x.shape[-1], *x.shape[1:-1]])
         total = b.sub(total, b.mul(channels_first(n.builder, rows.zero), convolved(ones)))
     scales = how.scales.astype(np.float32)

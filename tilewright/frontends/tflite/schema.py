@@ -1,4 +1,4 @@
-"""What TFLite's schema says: operators by number, types, and the fields of options in order."""
+"""TFLite's schema: operators by number, types, and the fields of options in order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUFFER: Final = {"data": 0, "offset": 1, "size": 2}
 SIGNATURE: Final = {"inputs": 0, "outputs": 1, "key": 2, "subgraph": 4}
 NAMED: Final = {"name": 0, "index": 1}
 
-#: Element types by number; those without a name of ours are not tensors of numbers.
+#: Element types by number; those without a name in the graph are not tensors of numbers.
 TYPES: Final = (
     "float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64",
     "int8", "float64", "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4",
@@ -79,9 +79,9 @@ STABLEHLO_CASE
 #: Names of built-in operators by number.
 OPERATORS: Final = tuple(_OPERATORS.split())
 
-#: The fields of options: operators, then fields in order of their numbers, each with its type as
-#: the `struct` module writes it ("i*" is a vector, "s" a string) and the default if that is not 0.
-#: Lines that are indented go on.
+#: The fields of options: operators, then fields in order of their numbers, each with its type in
+#: the `struct` module's notation ("i*" is a vector, "s" a string) and its default if that is not 0.
+#: Indented lines are continuations.
 _OPTIONS: Final = """
 CONV_2D: padding b, stride_w i, stride_h i, activation b, dilation_w i=1, dilation_h i=1
 CONV_3D CONV_3D_TRANSPOSE: padding b, stride_d i, stride_w i, stride_h i, activation b,

@@ -17,15 +17,15 @@ class State(NamedTuple):
     """A variable as an input and an output."""
 
     name: str
-    #: What operators call it.
+    #: Its name in operators.
     variable: str
-    #: Its type, as a tensor that is read from it or assigned to it has it.
+    #: Its type, as of a tensor that is read from it or assigned to it.
     tensor: Tensor
     first: Array
 
 
 def find_states(model: LoadedModel, number: int, taken: set[str]) -> list[State]:
-    """The variables of a subgraph: tensors that say so, and those that handles refer to."""
+    """The variables of a subgraph: tensors marked as such, and those of handles."""
     graph = model.subgraphs[number]
     found = {t.name: (t, None) for o in graph.operators for t in _variables(graph, o)}
     found |= {n: (t, _assigned(model, graph, n)) for n, t in _behind_handles(graph).items()}
@@ -40,7 +40,7 @@ def find_states(model: LoadedModel, number: int, taken: set[str]) -> list[State]
 
 
 def variable_name(operator: Operator) -> str:
-    """The name of the variable that a VAR_HANDLE stands for."""
+    """The name of a VAR_HANDLE's variable."""
     fields = schema.options_of("VAR_HANDLE")
     table = operator.options
     parts = ["" if table is None else table.text(fields[f].number) for f in fields]
@@ -69,7 +69,7 @@ def _behind_handles(graph: SubGraph) -> dict[str, Tensor]:
 
 
 def _held(graph: SubGraph, operator: Operator) -> Tensor | None:
-    """A tensor of the type that a variable has, from an operator that uses it."""
+    """A tensor of a variable's type, from an operator that uses it."""
     if operator.name == "READ_VARIABLE" and operator.inputs and operator.outputs:
         return graph.tensors[operator.outputs[0]]
     if operator.name == "ASSIGN_VARIABLE" and len(operator.inputs) > 1 and operator.inputs[1] >= 0:

@@ -1,4 +1,4 @@
-"""Which converter serves which operator of TFLite: built-in ones by name, others as "custom".
+"""Which converter handles which operator of TFLite: built-in ones by name, others as "custom".
 
 @converts("LOGISTIC")
 def logistic(n: Node) -> Value:

@@ -15,9 +15,9 @@ from tilewright.graph import STRING, Array
 from tilewright.ir import DType
 from tilewright.support.errors import UserError
 
-#: Elements that a sparse or packed constant may unfold to.
+#: Most elements of a sparse or packed constant after expansion.
 _MOST_ELEMENTS: Final = 1 << 31
-#: Types of less than a byte, by how many bits they have.
+#: Types of less than a byte, with their bits.
 _PACKED: Final = {"int4": 4, "uint4": 4, "int2": 2}
 
 
@@ -34,13 +34,13 @@ class Quantization(NamedTuple):
 
     @property
     def scale(self) -> np.float32:
-        """The one scale."""
+        """The single scale."""
         self._require_single()
         return np.float32(self.scales[0])
 
     @property
     def zero(self) -> int:
-        """The one zero point."""
+        """The single zero point."""
         self._require_single()
         return int(self.zeros[0])
 
@@ -77,13 +77,13 @@ def read_quantization(table: Table | None, rank: int, name: str) -> Quantization
 
 
 def element_type(name: str, what: str) -> DType:
-    """Our type for one of the schema's."""
+    """The graph's type for one of the schema's."""
     if name == "string":
         return STRING
     if name in _PACKED:
         return DType.of("uint8" if name.startswith("u") else "int8")
     if name.startswith("complex"):
-        # Real and imaginary parts are a last dimension.
+        # Real and imaginary parts are the last dimension.
         return DType.of("float32" if name == "complex64" else "float64")
     if name in ("resource", "variant"):
         raise UserError(f"{what} is a tensor of {name}", reason="there is no such element type")
@@ -127,7 +127,7 @@ def _elements(data: np.ndarray[Any, Any], dtype: Any, name: str) -> Array:
 def _unpacked(
     data: np.ndarray[Any, Any], bits: int, unsigned: bool, count: int, name: str
 ) -> Array:
-    """Bytes from types of fewer bits, of which the lowest bits are the first element."""
+    """Bytes from types of fewer bits, whose first element is in the lowest bits."""
     each = 8 // bits
     if len(data) != -(-count // each):
         raise DamagedError(f"the tensor {name} has {len(data)} bytes for {count} elements")
@@ -140,7 +140,7 @@ def _unpacked(
 
 
 def _strings(data: np.ndarray[Any, Any], shape: Sequence[int], name: str) -> Array:
-    """How many there are, where each begins and the last ends, then their bytes."""
+    """Their number, the start of each and the end of the last, then their bytes."""
     raw = data.tobytes()
     count = int.from_bytes(raw[:4], "little")
     if count != math.prod(shape) or 4 * (count + 2) > len(raw):
@@ -158,11 +158,11 @@ def _strings(data: np.ndarray[Any, Any], shape: Sequence[int], name: str) -> Arr
 
 
 def _dense(values: Array, shape: Sequence[int], sparsity: Table, name: str) -> Array:
-    """A sparse tensor written out.
+    """A sparse tensor, expanded.
 
-    Its dimensions, some of which are cut into blocks, are walked in an order of their own. One that
-    is dense has all its places; of one that is sparse, `segments` says for each place of those
-    before how many there are, and `indices` which.
+    Its dimensions, some of which are split into blocks, are traversed in an order of their own. A
+    dense one has all its indices; for a sparse one, `segments` gives for each preceding position
+    how many indices there are, and `indices` gives these.
     """
     fields = schema.SPARSITY
     order = sparsity.integers(fields["order"])
@@ -186,7 +186,7 @@ def _dense(values: Array, shape: Sequence[int], sparsity: Table, name: str) -> A
 
 
 def _walked(places: Array, level: Table, most: int, name: str) -> tuple[Array, int]:
-    """All places with one index more, and the extent where the dimension is dense, else 0."""
+    """All positions with one more index, and the extent where the dimension is dense, else 0."""
     fields = schema.DIMENSION
     if level.number(fields["format"], "b") == 0:
         size: int = level.number(fields["size"], "i")

@@ -2,8 +2,8 @@
 
 torch's own loader unpickles parts of an archive, looks functions up by any name in it and lets
 sympy evaluate its expressions. So the parts are read here: weights as bytes, the program as JSON
-whose names and expressions are checked before torch's deserializer gets it. What is pickled is
-refused; sample inputs, which are, are not read.
+whose names and expressions are checked before torch's deserializer gets it. Pickled parts are
+refused; sample inputs, which are pickled, are not read.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tilewright.frontends.torch.ops.strided import looks_around
 from tilewright.frontends.torch.package import is_list, torch_package
 from tilewright.support.errors import UserError
 
-#: How files of torch.save begin that are no archives: pickles.
+#: The first bytes of files of torch.save that are pickles, not archives.
 _MAGIC: Final = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 #: What a program may call.
 _TARGET: Final = re.compile(
     r"torch\.ops\.\w+\.\w+(\.\w+)?|_operator\.(?!attrgetter|methodcaller)\w+|math\.\w+"
     r"|torch\.(_?sym_\w+|_sym_sqrt)|"
 )
-#: The words of sizes as sympy writes them.
+#: The identifiers in sizes as sympy writes them.
 _WORDS: Final = frozenset(
     """Symbol Integer Float Rational Add Mul Pow FloorDiv CleanDiv CeilDiv IntTrueDiv FloatTrueDiv
     Mod PythonMod ModularIndexing Max Min Abs Where PowByNatural FloatPow TruncToInt TruncToFloat
@@ -84,7 +84,7 @@ def load_archive(given: Any) -> Any:
             with zipfile.ZipFile(_opened(given)) as archive:
                 if _kind(archive.namelist()) == "program":
                     return _Archive(torch, source, archive).program()
-        # The last where JSON holds a number or a text in place of a list or an object.
+        # The last one if JSON has a number or a text in place of a list or an object.
         except (zipfile.BadZipFile, NotImplementedError, AttributeError) as error:
             if not source.head.startswith(_MAGIC):
                 raise UserError(
@@ -165,7 +165,7 @@ class _Archive:
         return self._torch.nn.Parameter(tensor, requires_grad=False) if wanted else tensor
 
     def _flat(self, path: str, dtype: Any) -> Any:
-        """The elements of a record, where they lie in the file if that can be."""
+        """The elements of a record, mapped from the file if possible."""
         info = self._archive.getinfo(path)
         if self._memory is None or info.compress_type != zipfile.ZIP_STORED:
             data: Any = bytearray(self._archive.read(path))
@@ -183,7 +183,7 @@ class _Archive:
         if array.ctypes.data % dtype.itemsize:
             array = array.copy()
         with warnings.catch_warnings():
-            # Nobody writes to weights; the array is over a file that is mapped to be read.
+            # Nobody writes to weights; the array is a read-only mapping of the file.
             warnings.simplefilter("ignore")
             return self._torch.from_numpy(array).view(dtype)
 
@@ -215,7 +215,7 @@ def _require_harmless(program: Any) -> None:
 
 
 def _require_whole(program: Any) -> None:
-    """Refuse places that are counted from the start of the memory that a tensor is a part of.
+    """Refuse offsets counted from the start of the memory that a tensor is a part of.
 
     torch does not tell its deserialized programs where in memory tensors were.
     """
@@ -235,7 +235,7 @@ def _counts_from_start(node: Any) -> bool:
 
 
 def _start_of(graph: Any, node: Any) -> Any:
-    """Where in its memory the tensor lies that a node works on."""
+    """The offset in its memory of the tensor that a node reads."""
     (held,) = [row["arg"] for row in node["inputs"] if row["name"] == "self"]
     return graph["tensor_values"][held["as_tensor"]["name"]]["storage_offset"]
 
@@ -253,7 +253,7 @@ def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _texts(tree: Any) -> Iterator[tuple[str, str]]:
-    """All texts in JSON, each with the key that it stands under."""
+    """All texts in JSON, each with its key."""
     for found in _dicts(tree):
         for key, item in found.items():
             items = item if is_list(item) else [item]

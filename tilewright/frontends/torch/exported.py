@@ -1,4 +1,4 @@
-"""What users give as an exported program: modules are traced, archives are read."""
+"""The exported program of a user's model: modules are traced, archives are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.frontends.torch.table import ATEN
 from tilewright.graph import passes
 from tilewright.support.errors import UserError, nearest
 
-#: Operators that torch would take apart, and that have a form of their own here.
+#: Operators that torch would decompose, and that have converters here.
 _KEPT: Final = frozenset(
     """scaled_dot_product_attention linear lstm gru rnn_tanh rnn_relu pixel_shuffle pixel_unshuffle
     upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
@@ -69,7 +69,7 @@ def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by the names that forward gives them."""
+    """The arguments by the parameter names of forward."""
     import inspect
 
     try:
@@ -82,7 +82,7 @@ def _names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[s
 
 
 def _free(torch: Any, shape: Sequence[Any] | None, value: Any) -> Any:
-    """Which dimensions of an input have names, as torch takes them."""
+    """The named dimensions of an input, in torch's form."""
     if shape is None:
         return None
     if not hasattr(value, "shape") or len(shape) != len(value.shape):
@@ -96,13 +96,13 @@ def _free(torch: Any, shape: Sequence[Any] | None, value: Any) -> Any:
                 reason=f"the example has the shape {list(value.shape)}",
                 remedy="pass an example of that shape, or a name for the dimension",
             )
-    # torch's ranges begin with 2 otherwise, and it holds examples of 1 to be fixed.
+    # torch's ranges begin with 2 otherwise, and it assumes examples of 1 to be fixed.
     named = {k: torch.export.Dim.AUTO for k, d in enumerate(shape) if isinstance(d, str)}
     return named or None
 
 
 def decomposed(program: Any) -> Any:
-    """The program in operators that have converters, as far as torch can take others apart."""
+    """The program in operators that have converters, as far as torch can decompose others."""
     nodes = list(calls_of(program.graph_module))
     if all(is_served(n) and not _is_mutable(n.target) for n in nodes):
         return program
@@ -115,7 +115,7 @@ def decomposed(program: Any) -> Any:
     try:
         return program.run_decompositions(table)
     except Exception as error:
-        # What it stumbles over is most often what nothing converts either.
+        # If it fails, the operator at fault usually has no converter either.
         if not all(is_served(n) or _is_mutable(n.target) for n in nodes):
             require_converters(program.graph_module)
         raise UserError(

@@ -1,4 +1,4 @@
-"""From a graph of operators that torch traced (AOTAutograd) to one of ours."""
+"""Converts a graph of operators that torch traced (AOTAutograd)."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tilewright.support.faults import during
 
 
 class ConvertedGraph(NamedTuple):
-    """A graph, which arguments it takes, and which results it gives."""
+    """A graph, the arguments that it takes, and the results that it gives."""
 
     module: Module
     #: The numbers of the arguments that are inputs of the graph, in order.
     takes: list[int]
-    #: For each result of torch's graph, whether ours gives it; others are None.
+    #: For each result of torch's graph, whether the converted graph computes it; others are None.
     gives: list[bool]
-    #: For each of these, its dimensions as they lie in memory; empty: in their own order.
+    #: For each of these, the order of its dimensions in memory; empty: the plain order.
     orders: list[list[int]]
 
 
 def from_graph(module: Any, constants: Mapping[int, Any]) -> ConvertedGraph:
-    """Convert a GraphModule; arguments in `constants` have these tensors for good."""
+    """Convert a GraphModule; arguments in `constants` always have these tensors."""
     with during("front end", "PyTorch"):
         require_converters(module, "the graph")
         importer = Importer()
         nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
         values = [_operand(importer, k, n, constants) for k, n in enumerate(nodes)]
         for k, value in enumerate(values):
-            # A size that follows from the shape of a tensor need not be given.
+            # A size that can be read from the shape of a tensor need not be given.
             if isinstance(value, Size):
                 values[k] = size_input(importer, nodes[k])
-        # Results must not be the memory of what goes in: torch makes views of inputs itself.
+        # Results must not share memory with inputs: torch makes views of inputs itself.
         results = importer.graph(module, values)
         orders = [_memory_order(m) for m in _output_metas(module)]
         taken = {id(v) for v in values}
@@ -58,9 +58,9 @@ def _output_metas(module: Any) -> list[Any]:
 
 
 def _memory_order(meta: Any) -> list[int]:
-    """The dimensions of a tensor as they lie in memory, where that is not their own order.
+    """The order of a tensor's dimensions in memory, if it is not the plain one.
 
-    torch computes derivatives on results that lie as it was told when it traced the graph.
+    torch computes derivatives for the memory layout it assumed when it traced the graph.
     """
     if not hasattr(meta, "stride") or is_complex(meta.dtype):
         return []
@@ -82,7 +82,7 @@ _UNKNOWN: Final = -1
 
 
 def _hint(size: Any) -> int:
-    """A size as it was when the graph was traced; asking for it in earnest would fix it."""
+    """A size when the graph was traced; evaluating it otherwise would fix it."""
     found = size if isinstance(size, int) else size.node.hint
     return _UNKNOWN if found is None else int(found)
 

@@ -17,9 +17,9 @@ from tilewright.ir import Expr, Var
 from tilewright.support.errors import UserError
 from tilewright.support.faults import during
 
-#: Sizes below are what torch assumes of every size that is not fixed.
+#: Smaller sizes violate what torch assumes of every size that is not fixed.
 _LEAST: Final = 2
-#: What the results of a program are: those of forward, and what takes the place of something.
+#: Kinds of results of a program: those of forward, and new values of something.
 _RETURNED: Final = (
     "USER_OUTPUT",
     "LOSS_OUTPUT",
@@ -47,7 +47,7 @@ def from_torch(source: Any, inputs: Any = None, shapes: Shapes | None = None) ->
 
 
 def first_states(source: Any, inputs: Any = None) -> dict[str, Array]:
-    """What the buffers and parameters hold that a program changes, by name."""
+    """The initial values of buffers and parameters that a program changes, by name."""
     program = _program_of(source, inputs, {})
     with during("front end", "PyTorch"), trusting("the exported program"):
         tensors = _constants(program)
@@ -104,7 +104,7 @@ def _operands(importer: Importer, program: Any) -> dict[Any, Any]:
             values[node] = State(str(spec.target))
         else:
             values[node] = importer.constant(constants[spec.target], node.name)
-    # Sizes that are inputs themselves come after tensors, from whose shapes they may follow.
+    # Inputs that are sizes come after tensors, whose shapes may determine them.
     for node, value in values.items():
         if isinstance(value, Size):
             values[node] = size_input(importer, node)
@@ -120,7 +120,7 @@ def _constants(program: Any) -> dict[str, Any]:
 
 
 class Size:
-    """An input that is a whole number."""
+    """An input that is an integer."""
 
 
 class State(NamedTuple):
@@ -130,7 +130,7 @@ class State(NamedTuple):
 
 
 def user_input(importer: Importer, node: Any, arg: Any = None) -> Any:
-    """The value of an input; numbers and None are as they were when the program was traced."""
+    """The value of an input; numbers and None are those of the traced program."""
     meta = node.meta.get("val")
     if hasattr(meta, "shape") and hasattr(meta, "dtype"):
         return tensor_input(importer, node.name, meta)
@@ -157,7 +157,7 @@ def tensor_input(importer: Importer, name: str, meta: Any) -> Value:
 
 
 def size_input(importer: Importer, node: Any) -> Any:
-    """A size that is an input itself; it may follow from the shape of some tensor."""
+    """A size that is an input itself; it may be determined by the shape of some tensor."""
     meta = node.meta["val"]
     if not importer.symbols.knows(meta):
         value = importer.builder.input(node.name, "int64", ())
@@ -166,7 +166,7 @@ def size_input(importer: Importer, node: Any) -> Any:
 
 
 def _require_ranges(importer: Importer, program: Any, values: dict[Any, Any]) -> None:
-    """Ask, when the model runs, for what torch knows about sizes."""
+    """Check at run time what torch assumes about sizes."""
     for symbol, range_ in program.range_constraints.items():
         holder = next((n for n, v in values.items() if _tells(symbol, n, v)), None)
         if holder is None:
@@ -197,7 +197,7 @@ def _tells(symbol: Any, node: Any, value: Any) -> bool:
 
 
 def _add_outputs(importer: Importer, program: Any, results: Sequence[Any], taken: set[int]) -> None:
-    """What forward returns, then what it changed: states, and inputs."""
+    """The results of forward, then changed values: states, and inputs."""
     specs = program.graph_signature.output_specs
     rows = list(zip(specs, results, strict=True))
     for kinds in (_RETURNED, _STATES, _CHANGED_INPUTS):
@@ -209,7 +209,7 @@ def _add_outputs(importer: Importer, program: Any, results: Sequence[Any], taken
 
 
 def add_output(importer: Importer, name: str, result: Any, taken: set[int]) -> None:
-    """Add a result; what is an input, a constant or an output already is copied."""
+    """Add a result; one that is an input, a constant or an output already is copied."""
     if isinstance(result, Complex):
         raise UserError(
             f"output {name} has complex numbers",

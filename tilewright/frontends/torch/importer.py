@@ -1,4 +1,4 @@
-"""Walks the nodes of an FX graph and builds ours."""
+"""Converts the nodes of an FX graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewright.support.faults import during
 
 
 def operator_name(target: Any) -> tuple[str, str] | None:
-    """Domain and name of what a node calls; None for functions of Python."""
+    """Domain and name of a node's operator; None for Python functions."""
     schema = getattr(target, "_schema", None)
     if schema is not None:
         domain, _, name = schema.name.partition("::")
@@ -50,7 +50,7 @@ class Importer:
     # ---- constants ------------------------------------------------------------------------------
 
     def constant(self, tensor: Any, name: str) -> Any:
-        """A weight; tensors over the same memory are one constant."""
+        """A weight; tensors that share all their memory are one constant."""
         key = (
             tensor.untyped_storage().data_ptr() or id(tensor),
             tensor.storage_offset(),
@@ -141,7 +141,7 @@ class Importer:
     def _by_parts(
         self, named: tuple[str, str], args: dict[str, Any], metas: dict[str, Any], meta: Any
     ) -> Any:
-        """What does the same with real and with imaginary parts."""
+        """The operator applied separately to real and imaginary parts."""
         parts = [
             self._emitted(named, {k: _part(a, which) for k, a in args.items()}, metas, meta)
             for which in ("real", "imag")
@@ -151,7 +151,7 @@ class Importer:
         return Complex(*parts)
 
     def _learn(self, meta: Any, result: Any) -> None:
-        """Sizes that depend on data are what the results turn out to have."""
+        """Bind sizes that depend on data to those of the results."""
         metas = meta if is_list(meta) else [meta]
         results = result if is_list(result) else [result]
         for known, value in zip(metas, results, strict=False):
@@ -165,7 +165,7 @@ class Importer:
 
 
 def node_text(node: Any) -> str:
-    """What messages call a node, with the line of the user's that it comes from."""
+    """The name of a node in messages, with the user's source line that it comes from."""
     trace = node.meta.get("stack_trace") or ""
     files = [line.strip() for line in trace.split("\n") if line.strip().startswith("File ")]
     where = f" ({files[-1]})" if files else ""
@@ -173,7 +173,7 @@ def node_text(node: Any) -> str:
 
 
 def _arguments(node: Any, values: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments by name, converted; and what torch knows of them."""
+    """The arguments by name, converted; and torch's metadata of them."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         named = {str(k): a for k, a in enumerate(node.args)} | dict(node.kwargs)
@@ -207,7 +207,7 @@ def _is_size(meta: Any) -> bool:
 
 
 def _python(node: Any, values: Mapping[Any, Any]) -> Any:
-    """A function of Python on numbers that the program computes."""
+    """A Python function on numbers that the program computes."""
     args = [_mapped(a, values) for a in node.args]
     name = getattr(node.target, "__name__", "")
     known = {"add", "sub", "mul", "truediv", "mod", "neg", "lt", "le", "gt", "ge", "pow"}
@@ -215,7 +215,7 @@ def _python(node: Any, values: Mapping[Any, Any]) -> Any:
         return node.target(*args)
     if name in ("sym_float", "sym_int") and isinstance(args[0], Value):
         return args[0]
-    # Conditions on sizes: only checks of torch's, and branches, look at them.
+    # Conditions on sizes: only torch's checks, and branches, use them.
     return node.meta.get("val")
 
 

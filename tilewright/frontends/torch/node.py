@@ -1,4 +1,4 @@
-"""What a converter sees of a node: its arguments by name, the type of its result, a builder."""
+"""The interface of nodes for converters: arguments by name, type of the result, a builder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Node:
         self._importer, self._args, self._metas = importer, args, metas
         #: The name of the operator with its overload.
         self.op: Final = name
-        #: What torch says that the result is: a tensor without elements, or several.
+        #: torch's metadata of the result: a tensor without elements, or several.
         self.result: Final = result
         self.builder: Final[Builder] = importer.builder
 
@@ -68,11 +68,11 @@ class Node:
         return list(self._args.values())
 
     def meta(self, name: str) -> Any:
-        """What torch knows of an argument: a tensor without elements, or a number."""
+        """torch's metadata of an argument: a tensor without elements, or a number."""
         return self._metas[name]
 
     def tensor(self, name: str, dtype: object = None) -> Value:
-        """An argument that is a tensor; of another element type where that is asked for."""
+        """An argument that is a tensor, converted to `dtype` if that is given."""
         found = self[name]
         if isinstance(found, Complex):
             raise UserError(
@@ -139,7 +139,7 @@ class Node:
 
     @property
     def results(self) -> list[Any]:
-        """What torch says of all results."""
+        """torch's metadata of all results."""
         result = self.result
         return list(result) if is_list(result) else [result]
 
@@ -162,7 +162,7 @@ class Node:
         return self._importer.symbols.dim(expression)
 
     def promoted(self, *names: str) -> DType:
-        """The type in which torch combines these arguments."""
+        """The common type to which torch promotes these arguments."""
         rules: Any = import_module("torch._prims_common")
         metas = [self._metas[n] for n in names if self._metas.get(n) is not None]
         kind = rules.ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH
@@ -185,7 +185,7 @@ class Node:
         return self.constant(given, dtype)
 
     def constant(self, given: Any, dtype: object = None) -> Value:
-        """A constant; integers wrap around where the type does not hold them, as in torch."""
+        """A constant; integers wrap around if the type does not hold them, as in torch."""
         if dtype is None:
             return self.builder.constant(np.asarray(given))
         to = DType.of(dtype)
@@ -199,7 +199,7 @@ class Node:
         return self.number(given, value.dtype)
 
     def operands(self, *names: str, dtype: object = None) -> list[Value]:
-        """Arguments as values of one type: the given one, or that in which torch combines them."""
+        """Arguments as values of one type: the given one, or that to which torch promotes them."""
         to = self.promoted(*names) if dtype is None else DType.of(dtype)
         return [self.tensor(n, to) for n in names]
 
@@ -215,7 +215,7 @@ class Node:
         return self.builder.full(self.number(given, dtype), shape=list(shape))
 
     def joined_batch(self, a: Value, b: Value) -> list[Dim]:
-        """The dimensions before the last two that two tensors of matrices have together."""
+        """The broadcast batch dimensions (all but the last two) of two tensors of matrices."""
         blanks = [self.full(0, v.shape[:-2], "uint8") for v in (a, b)]
         return list(self.builder.add(*blanks).shape)
 
@@ -231,7 +231,7 @@ class Node:
 
 
 def known_size(dim: Dim) -> int:
-    """A size that decides how many operators there are, and so must be a number."""
+    """A size that determines the number of operators, and so must be a number."""
     size = simplified(dim)
     if not isinstance(size, int):
         raise UserError(f"the size {dim} must be known", remedy="give shapes as numbers")

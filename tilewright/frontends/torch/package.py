@@ -9,7 +9,7 @@ from tilewright.support.errors import UserError
 
 
 def torch_package() -> Any:
-    """The torch module; an error that says how to get it where it is missing."""
+    """The torch module, or an error that says how to install it."""
     try:
         return import_module("torch")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Sizes of PyTorch, which are expressions of sympy, as dimensions of ours."""
+"""Sizes of PyTorch, which are expressions of sympy, as dimensions of graphs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _modular(x: Expr, divisor: Expr, modulus: Expr) -> Expr:
     return (x // divisor) % modulus
 
 
-#: What sympy and torch call functions of sizes; of two operands, or folded over more.
+#: sympy's and torch's functions of sizes; of two operands, or folded over more.
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "Add": operator.add,
     "CeilDiv": _ceil_div,
@@ -51,7 +51,7 @@ _FOLDED: Final = ("Add", "Mul", "Max", "Min")
 
 
 class Symbols:
-    """What the symbols of a program stand for."""
+    """The values of the symbols of a program."""
 
     def __init__(self) -> None:
         self._dims: dict[Any, Expr] = {}
@@ -60,18 +60,18 @@ class Symbols:
         return symbol in self._dims
 
     def bind(self, symbol: Any, dim: Dim) -> None:
-        """Let a symbol stand for a dimension."""
+        """Bind a symbol to a dimension."""
         self._dims[symbol] = as_expr(dim)
 
     def bind_shape(self, sizes: Any, shape: tuple[Expr, ...]) -> None:
-        """Let symbols that first appear in a shape stand for what is known of it here."""
+        """Bind symbols that first appear in a shape to its dimensions."""
         for size, dim in zip(sizes, shape, strict=False):
             expr = expression(size)
             if expr is not None and expr.is_Symbol and expr not in self._dims:
                 self._dims[expr] = dim
 
     def knows(self, size: Any) -> bool:
-        """Whether all symbols of a size stand for something."""
+        """Whether all symbols of a size are bound."""
         expr = expression(size)
         return expr is None or all(s in self._dims for s in expr.free_symbols)
 

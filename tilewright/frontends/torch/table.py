@@ -1,12 +1,12 @@
-"""Which converter serves which operator of PyTorch.
+"""Which converter handles which operator of PyTorch.
 
     @converts("softmax", "_softmax")
     def softmax(n: Node) -> Value:
         return n.builder.softmax(n.tensor("self"), axis=n.axis("dim"))
 
-Names are those of ATen without the overload: a node gives its arguments by their names in the
-schema, so that one converter serves all overloads. One for a single overload is declared by its
-full name ("max.dim") and comes first. Operators of other libraries have their namespace as domain.
+Names are those of ATen without the overload: arguments of a node have their names in the schema, so
+that one converter handles all overloads. One for a single overload is declared by its full name
+("max.dim") and takes precedence. Operators of other libraries have their namespace as domain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_converter(domain: str, name: str) -> Callable[[Node], Any] | None:
 
 
 def register_converter(name: str, convert: Callable[[Node], Any]) -> None:
-    """Let `convert` serve an operator, such as "mylib::scale" or "mylib::scale.out".
+    """Let `convert` handle an operator, such as "mylib::scale" or "mylib::scale.out".
 
     It gets a `Node`, emits graph operators through `node.builder`, and returns the value of the
     result, or a list for several. It comes before converters of our own.
@@ -45,6 +45,6 @@ def register_converter(name: str, convert: Callable[[Node], Any]) -> None:
 
 
 def unregister_converter(name: str) -> None:
-    """Take back what `register_converter` added."""
+    """Remove what `register_converter` added."""
     domain, _, plain = name.rpartition("::")
     TABLE.unregister(plain, domain or ATEN)

@@ -1,4 +1,4 @@
-"""Element types and tensors of PyTorch as ours; memory is shared, not copied."""
+"""Element types and tensors of PyTorch as the graph's; memory is shared, not copied."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NAMES: Final = frozenset(
     """bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64
     float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu""".split()
 )
-#: The real types that complex numbers are made of.
+#: The real types of the parts of complex numbers.
 _PARTS: Final = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-#: Integers as wide as types that NumPy lacks, by which torch hands their bits over.
+#: Integers as wide as types that NumPy lacks, in which torch gives their bits.
 _BITS: Final = {16: "int16", 8: "uint8"}
 
 

@@ -31,13 +31,13 @@ class Builder(ControlFlow):
 
     def __init__(self, name: str = "main") -> None:
         self.name = name
-        #: Where the next bindings come from, such as a node of a model; shown in messages.
+        #: The origin of the next bindings, such as a node of a model; shown in messages.
         self.origin = ""
         self._blocks = [_Block()]
         self._values: list[Value] = []
         self._dims: dict[str, Var] = {}
 
-    # ---- what goes in ---------------------------------------------------------------------------
+    # ---- inputs ---------------------------------------------------------------------------------
 
     def dim(self, name: str) -> Var:
         """The symbolic dimension of this name."""
@@ -81,7 +81,7 @@ class Builder(ControlFlow):
     def emit_all(
         self, op: OpDef | str, args: Sequence[Any], attrs: dict[str, Any], names: Sequence[str] = ()
     ) -> tuple[Value, ...]:
-        """Bind a call of an operator; all of its results, with these names as far as they go."""
+        """Bind a call of an operator; all of its results, named by `names` as far as these go."""
         op = find_op(op) if isinstance(op, str) else op
         try:
             operands, attrs = op.bind(self._operands(args), attrs)
@@ -103,10 +103,10 @@ class Builder(ControlFlow):
             value.known = known
 
     def read(self, value: Value, hint: str = "d", *, natural: bool = False) -> list[Expr]:
-        """The elements of a small integer tensor as dimensions that what follows can use.
+        """The elements of a small integer tensor as dimensions that later calls can use.
 
-        Elements that are known stay as they are; otherwise they are read when the program runs.
-        Those that are `natural` cannot be negative, whatever the inputs are, such as counts.
+        Elements that are known stay as they are; others are read when the program runs. With
+        `natural`, they cannot be negative, whatever the inputs are, as with counts.
         """
         if value.known is not None:
             return list(value.known.ravel())
@@ -122,7 +122,7 @@ class Builder(ControlFlow):
         return list[Expr](dims)
 
     def name_dims(self, exprs: Sequence[Expr], hint: str = "d") -> tuple[Value, list[Var]]:
-        """Dimensions of their own for expressions that are long: a tensor of them, read again."""
+        """Named dimensions for long expressions: these are stored in a tensor and read from it."""
         value = self.emit("dims", elements=exprs, shape=[len(exprs)], dtype="int64", name=hint)
         named = [Var(f"{hint}{k}") for k in range(len(exprs))]
         mark_signed(named)
@@ -141,7 +141,7 @@ class Builder(ControlFlow):
             value.known = np.array([*dims, None], object)[:-1].reshape(value.tensor.static_shape)
 
     def index(self, value: Value, index: Any) -> Value:
-        """`value[index]`: whole numbers, slices and `...`, as in NumPy."""
+        """`value[index]`: integers, slices and `...`, as in NumPy."""
         from tilewright.graph.building.indexing import apply_index
 
         return apply_index(self, value, index)
@@ -162,14 +162,14 @@ class Builder(ControlFlow):
         self._blocks[-1].body.append(binding)
 
     def own(self, value: Value) -> Value:
-        """Let operators on `value` go to this builder until it is finished."""
+        """Let operators on `value` be emitted by this builder until it is finished."""
         value.builder = self
         self._values.append(value)
         self._blocks[-1].define(dims_of(value.type))
         return value
 
     def retype(self, value: Value, type_: Type) -> None:
-        """Give a value that was just bound another type, in which dimensions have names."""
+        """Give a value that was just bound another type, whose dimensions have names."""
         value.type = type_
         self._blocks[-1].define(dims_of(type_))
 
@@ -198,10 +198,10 @@ class Builder(ControlFlow):
             listing="\n".join(line for line in lines if line),
         )
 
-    # ---- what comes out -------------------------------------------------------------------------
+    # ---- results --------------------------------------------------------------------------------
 
     def output(self, *values: Any, names: Sequence[str] = ()) -> None:
-        """Add results, with names that callers know them by (or those of the values)."""
+        """Add results, under names that callers use (by default, those of the values)."""
         made = [self.as_value(v) for v in values]
         self._blocks[-1].results.extend(made)
         self._blocks[-1].names.extend(names or [""] * len(made))
@@ -221,7 +221,7 @@ class Builder(ControlFlow):
         for value in self._values:
             value.builder = None
         named = [n or r.name for n, r in zip(block.names, block.results, strict=True)]
-        # Kept separately from the values, which passes replace by others.
+        # Names are kept apart from the values, which passes replace.
         return Function(self.name, block.params, block.body, block.results, named)
 
     def build(self) -> Module:
@@ -229,19 +229,19 @@ class Builder(ControlFlow):
         return Module([self.function()])
 
     def open_block(self) -> None:
-        """What is bound from here on goes into a graph inside the current one."""
+        """Let later bindings go into a graph inside the current one."""
         self._blocks.append(_Block())
 
     def close_block(self) -> Graph:
         """The innermost graph, finished."""
         block = self._blocks.pop()
         for value in block.read:
-            # What was read inside is not known outside.
+            # Elements that were read inside are not known outside.
             value.known = None
         return Graph(block.params, block.body, block.results)
 
     def visible_dims(self) -> set[Var]:
-        """The symbolic dimensions that are defined so far, here and around."""
+        """The symbolic dimensions that are defined so far, in the current graph and around it."""
         return {d for b in self._blocks for d in b.dims}
 
 

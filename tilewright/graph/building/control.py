@@ -44,14 +44,14 @@ from tilewright.ir import Expr, Var
 from tilewright.support.errors import UserError, nearest
 
 Body = Callable[..., Any]
-#: The types of a loop's state settle quickly: every round makes some dimension fresh for good.
+#: Types of a loop's state settle quickly: every round makes some dimension fresh for good.
 _ROUNDS = 8
 
 
 class ControlFlow:
     """Mixed into `Builder`, which has the blocks."""
 
-    # What `Builder` offers here.
+    # Provided by `Builder`.
     bind: Callable[[Node, Sequence[Type], Sequence[str]], tuple[Value, ...]]
     input: Callable[..., Value]
     output: Callable[..., None]
@@ -70,7 +70,7 @@ class ControlFlow:
         return self.bind_branch(condition, *graphs)
 
     def bind_branch(self, condition: Value, then: Graph, otherwise: Graph) -> Any:
-        """A branch whose graphs are built already."""
+        """A branch of graphs that exist already."""
         if len(then.results) != len(otherwise.results):
             raise UserError(
                 f"one side of the branch has {len(then.results)} results, the other "
@@ -111,11 +111,11 @@ class ControlFlow:
         *,
         condition: Any = None,
     ) -> Any:
-        """`body(i, *state)` again and again; the last state, then what each trip put out, stacked.
+        """The last state of `body(i, *state)` in a loop, then each iteration's outputs, stacked.
 
         It returns the next state; or (state, outputs); or (go on?, state, outputs).
-        A state whose shape changes from trip to trip gets symbolic dimensions: then `body` is
-        called anew.
+        A state whose shape changes from iteration to iteration gets symbolic dimensions: then
+        `body` is called again.
         """
         count = None if trip_count is None else self._scalar(trip_count, "int64")
         going = None if condition is None else self._scalar(condition, "bool")
@@ -132,7 +132,7 @@ class ControlFlow:
     def bind_loop(
         self, count: Value | None, going: Value | None, state: Sequence[Value], body: Graph
     ) -> Any:
-        """A loop whose body is built already."""
+        """A loop around a body that exists already."""
         visible = self.visible_dims()
         carried = [leaving(p.type, visible) for p in body.params[1:]]
         trips = self._trips(count, going, body)
@@ -163,7 +163,7 @@ class ControlFlow:
         return [widened(t, r.type, own) for t, r in zip(types, results, strict=True)]
 
     def _trips(self, count: Value | None, going: Value | None, body: Graph) -> Expr:
-        """How many rows a loop puts out: the trip count, if nothing else can end it."""
+        """The number of iterations: the trip count, if nothing else can end the loop."""
         always = body.results[0].constant is not None and bool(body.results[0].constant)
         starts = going is None or (going.constant is not None and bool(going.constant))
         if count is None or count.known is None or not always or not starts:
@@ -189,7 +189,7 @@ class ControlFlow:
     def call(
         self, callee: Function | Value | str, *args: Any, types: Sequence[Type] | None = None
     ) -> Any:
-        """Call a closure or a function; one that is not built yet, by its name and result types."""
+        """Call a closure or a function; one that is not built yet by its name and result types."""
         operands = [self.as_value(a) for a in args]
         given = [a.type for a in operands]
         name = callee.name if isinstance(callee, Function) else callee
@@ -242,7 +242,7 @@ class ControlFlow:
         return self.bind_match(Match(value, graphs))
 
     def bind_match(self, node: Match) -> Any:
-        """A match whose arms are built already."""
+        """A match whose arms exist already."""
         types = self._joined(node.graphs)
         return _one_or_all(self.bind(node, types, ["match"]))
 

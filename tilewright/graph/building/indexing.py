@@ -1,4 +1,4 @@
-"""`value[…]` in the builder: whole numbers, slices, `...` and None."""
+"""`value[…]` in the builder: integers, slices, `...` and None."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tilewright.support.errors import UserError
 
 
 class ValueOperators:
-    """Hands every operator to the builder that the value belongs to."""
+    """Passes every operator on to the builder that the value belongs to."""
 
     __slots__ = ()
 

@@ -1,1 +1,1 @@
-"""From groups of calls to loop functions: what loops do, what shares memory, kernels."""
+"""From groups of calls to loop functions: kinds of loops, sharing of memory, kernels."""

@@ -1,8 +1,8 @@
-"""What the loops of a call do, read off its definition: fusion asks for this, not for names.
+"""Classifies the loops of a call by its definition: fusion depends on this, not on names.
 
 map           an element of the result needs the same element of each operand (or broadcasts it,
-              or looks up what a small table has for it)
-injective     it needs one other element of an operand, or chooses between some
+              or uses it as an index into a small table)
+injective     it needs one other element of an operand, or selects between some
 reduction     it combines many, in a loop or unrolled
 contraction   it sums products of two operands
 opaque        statements of its own, a recurrence, or no definition at all
@@ -36,7 +36,7 @@ from tilewright.ir import (
 from tilewright.ir import Call as CallExpr
 from tilewright.tensor import te
 
-#: Elements of a table that lies in registers, or at least never leaves the nearest cache.
+#: Most elements of a table that stays in registers, or at least in the nearest cache.
 _TABLE: Final = 256
 
 
@@ -57,11 +57,11 @@ class Facts(NamedTuple):
     #: Whether it is a copy that transposes: neighbours in the result are not neighbours in the
     #: operand.
     transposes: bool = False
-    #: The same, with blocks of what become neighbours.
+    #: The same where the innermost axis is only a part of another index, as in blocked layouts.
     gathers: bool = False
-    #: Whether it is a map whose operands broadcast as in NumPy, and that is the same everywhere.
+    #: Whether it is a map with NumPy's broadcasting and the same formula at every position.
     aligned: bool = False
-    #: Whether elements of the result are elements of operands, or numbers, as they stand.
+    #: Whether elements of the result are unchanged elements of operands, or constants.
     moves: bool = False
 
 
@@ -69,16 +69,16 @@ OPAQUE = Facts(LoopKind.OPAQUE)
 
 
 class FactTable:
-    """Facts about calls; equal calls on operands of equal types are looked at once in a context of
-    passes, since most are the same before and after each of them."""
+    """Facts about calls. Equal calls on operands of equal types are analysed once per context of
+    passes, since most are the same before and after each pass."""
 
     def __init__(self) -> None:
         remembered = PassContext.current().remembered
-        # Keys name expressions by their identity: the attributes that hold them are kept as well.
+        # Keys name expressions by identity, so the attributes that hold them are kept alive.
         self._found: dict[Any, tuple[Facts, Any]] = remembered.setdefault("facts", {})
 
     def __call__(self, call: Call, types: Sequence[Type]) -> Facts:
-        # What is not pure must not be computed twice, which inlining may do.
+        # Impure calls must not be computed twice, which inlining may do.
         if call.op.how != "compute" or not call.op.pure or not _on_tensors(call, types):
             return OPAQUE
         key = (call_key(call), *(None if a is None else a.type for a in call.args))
@@ -176,8 +176,8 @@ def is_contraction(op: te.Definition) -> bool:
 
 
 def sums_by_place(op: te.Compute) -> bool:
-    """Whether each position has a sum of its own: the product with a fixed matrix, as Winograd's
-    transforms are."""
+    """Whether the sum depends on the position: a product with a fixed matrix, written out as in
+    Winograd's transforms."""
     return op.reduction is None and any(_is_chosen_sum(v) for v in op.values)
 
 
@@ -199,7 +199,7 @@ def _loads(op: te.Compute) -> Iterator[Load]:
 
 
 def _reads_own(load: Load, op: te.Compute) -> bool:
-    """Whether the element at the own index is read, by all of its parts or some, in order."""
+    """Whether it reads at the definition's own axes: all of them or a subset, in order."""
     left = list(op.axes)
     for index in load.indices:
         axis = _own_axis(index)
@@ -208,20 +208,20 @@ def _reads_own(load: Load, op: te.Compute) -> bool:
         if axis is not None and axis not in left:
             return False
         if axis is not None:
-            # Axes that come in another order are transposed.
+            # Axes in another order are a transpose.
             left = left[left.index(axis) + 1 :]
     return True
 
 
 def _looks_up(load: Load, op: te.Compute) -> bool:
-    """Whether an element of a small table is read, at a place that own elements alone tell."""
+    """Whether it reads a small table at an index that depends on loaded elements alone."""
     sizes = [d.value for d in load.buffer.shape if isinstance(d, Const)]
     is_small = len(sizes) == len(load.buffer.shape) and prod(sizes) <= _TABLE
     return is_small and not any(free_vars(_without_loads(i)) & set(op.axes) for i in load.indices)
 
 
 def _moves(op: te.Compute) -> bool:
-    """Whether nothing is computed of floats: they are loaded, and chosen between."""
+    """Whether no floats are computed: they are loaded, and selected."""
     return op.reduction is None and all(_is_moved(e) for v in op.values for e in walk_expr(v))
 
 
@@ -233,7 +233,7 @@ def _is_moved(e: Expr) -> bool:
 
 
 def _is_aligned(op: te.Compute) -> bool:
-    """Whether elements are read at the last of the own indices, which nothing else depends on."""
+    """Whether loads are at the last of the own axes, and nothing else depends on the axes."""
     return all(_reads_last(load, op) for load in _loads(op)) and not any(
         free_vars(_without_loads(v)) & set(op.axes) for v in op.values
     )

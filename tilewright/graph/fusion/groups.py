@@ -1,7 +1,7 @@
-"""The loop function of a group of calls: their compute definitions put together.
+"""The loop function of a group of calls, composed of their compute definitions.
 
-Cheap definitions are inlined into those that read them here, before there are loops: long chains
-become one formula without a schedule having to inline them one by one.
+Cheap definitions are inlined into their readers here, before there are loops: long chains become
+one formula without a schedule having to inline them one by one.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ from tilewright.support.faults import during
 from tilewright.tensor import te
 
 _NAME_LENGTH: Final = 48
-#: Whole numbers up to this, and halves, are written into the formulas that use them; so are
-#: integers that are powers of two, by which products are shifts.
+#: Integers up to this, and halves, are written into the formulas that use them; so are powers of
+#: two, since multiplications by them are shifts.
 _SMALL: Final = 4
 
 
 class KernelCall(NamedTuple):
-    """A loop function on values: what it reads, what it writes, and the numbers it takes."""
+    """A call of a loop function: the values it reads and writes, and the numbers it takes."""
 
     function: Function
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    #: The function's parameters that are scalars, then its dimensions, as they are called outside.
+    #: The function's scalar parameters, then its dimensions, as expressions of the caller.
     numbers: tuple[Expr, ...]
-    #: Parameters, by number, that are not passed, and constants that come after the others instead.
+    #: Indices of parameters that are not passed, and constants that are passed after the others.
     dropped: frozenset[int] = frozenset()
     added: tuple[Value, ...] = ()
 
     def arguments(self) -> list[Value | Expr]:
-        """What the kernel takes, in order: the parameters, then the dimensions."""
+        """The arguments of the kernel, in order: the parameters, then the dimensions."""
         values, numbers = iter((*self.inputs, *self.outputs)), iter(self.numbers)
         params = self.function.params
         own = [next(values) if isinstance(p, Buffer) else next(numbers) for p in params]
@@ -87,7 +87,7 @@ class KernelTable:
         key = _key(group)
         if key not in self._by_key:
             own = _marked(_loops(_generic(group)), _operands(group))
-            # Groups with one key have the same dimensions; those that share loops need not.
+            # Groups with one key have the same dimensions; groups that share loops may not.
             numbers = tuple(_numbers(own, [*_operands(group), *group.outputs]))
             self._by_key[key] = self._shared(own, _hint(group)), numbers
         function, numbers = self._by_key[key]
@@ -99,19 +99,19 @@ class KernelTable:
 
 
 def _marked(function: Function, operands: Sequence[Value]) -> Function:
-    """The function with the numbers of parameters that are constants: they can be packed once."""
+    """The function with the indices of its constant parameters, which can be packed once."""
     buffers = [k for k, p in enumerate(function.params) if isinstance(p, Buffer)]
     pairs = zip(buffers, operands, strict=False)
     constants = [k for k, v in pairs if v.constant is not None and v.constant.size > 1]
     if not constants:
         return function
-    # What is packed changes the numbers of parameters.
+    # Packing changes the numbers of parameters.
     left = {k: v for k, v in function.attrs.items() if k != "in_place"}
     return replace(function, attrs=left).with_attrs(constants=constants)
 
 
 class _Group(NamedTuple):
-    """Calls in order; the values they take from outside, and those they give."""
+    """Calls in order, the values they read from outside, and their results."""
 
     calls: tuple[Binding, ...]
     inputs: tuple[Value, ...]
@@ -128,7 +128,7 @@ def _group_of(binding: Binding) -> _Group:
 
 
 def _generic(group: _Group) -> _Group:
-    """The group over sizes of its own, where that makes it simpler."""
+    """The group with its own symbols for sizes, where that makes it simpler."""
     if _has_own_loops(group.calls[0].expr):
         return group
     renewed = with_own_sizes(group.calls, group.inputs, group.outputs)
@@ -189,8 +189,8 @@ def _loops(group: _Group) -> Function:
 
 
 def _written_over(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[int]:
-    """The operands, by number, that the result may be written over: a map reads each of their
-    elements only for the element of the result that takes its place."""
+    """The operands, by number, that the result may overwrite: a map reads each of their elements
+    only for the element of the result that takes its place."""
     ops = definitions(outputs, given)
     if len(ops) != 1 or len(outputs) != 1 or not isinstance(ops[0], te.Compute):
         return []
@@ -215,14 +215,14 @@ def _define(binding: Binding, tensors: dict[Value, te.Tensor]) -> None:
 
 
 def _copied_if_operand(tensor: te.Tensor, given: Sequence[te.Tensor]) -> te.Tensor:
-    """A result may be an operand as it stands: then it is copied."""
+    """A result that is an operand itself is copied."""
     if not any(tensor is g for g in given):
         return tensor
     return te.compute(tensor.shape, lambda *i: tensor[i], name="copy")
 
 
 def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var]:
-    """Symbolic dimensions that the loops use and that are not the extent of any parameter."""
+    """Symbolic dimensions that the loops use and that are no parameter's extent."""
     used = {d for d in symbolic_dims(given) if is_signed(d)}
     for op in definitions(outputs, given):
         axes = {*op.axes}
@@ -233,16 +233,16 @@ def _loose(outputs: Sequence[te.Tensor], given: Sequence[te.Tensor]) -> list[Var
             used.update(*(free_vars(a.extent) for a in op.reduced_axes))
             used.update(*(free_vars(v) - axes for v in op.values))
     tensors = [*given, *outputs]
-    # One that may be negative counts as known where it is an extent by itself.
+    # One that may be negative counts as known only where it is an extent by itself.
     extents = {d for t in tensors for d in t.shape}
     shown = {d for d in symbolic_dims(tensors) if d in extents or not is_signed(d)}
     return sorted(used - shown, key=lambda v: v.serial)
 
 
 def _numbers(function: Function, values: Sequence[Value]) -> list[Expr]:
-    """What the function's scalars and dimensions are for these values.
+    """The function's scalars and dimensions, as expressions of these values' dimensions.
 
-    Loops that were written by hand have dimensions of their own, which take those of the values.
+    Loops that were written by hand have dimensions of their own, bound to those of the values.
     """
     taken: dict[Var, Expr] = {}
     for buffer, value in zip(function.buffers, values, strict=True):
@@ -314,7 +314,7 @@ def _readers(ops: Sequence[te.Definition]) -> dict[te.Definition, list[te.Comput
 
 
 def _is_inlined(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
-    """Whether those that read it had better compute it themselves."""
+    """Whether readers should compute it themselves."""
     if _combines(op) or len(op.outputs) != 1 or _is_read_often(op, readers):
         return False
     conditional = any(isinstance(e, Select) for e in walk_expr(op.values[0]))
@@ -324,10 +324,10 @@ def _is_inlined(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
 
 
 def _is_read_often(op: te.Compute, readers: Sequence[te.Compute]) -> bool:
-    """Whether it is an epilogue of sums, or a copy, that readers would compute again and again.
+    """Whether it is an epilogue of sums, or a copy, that readers would recompute many times.
 
-    A product reads an element for each row or column; what follows a product is computed in its
-    tile.
+    A product reads an element for each row or column; the epilogue of a product is computed in
+    its tile.
     """
     if any(is_contraction(t.op) for t in op.inputs):
         return any(map(_combines, readers))
@@ -341,8 +341,8 @@ def _follows_sums(op: te.Compute) -> bool:
 
 
 def _looks_up(reader: te.Compute, op: te.Compute) -> bool:
-    """Whether elements say where in a table others are read. Whether there are registers for it
-    beside those of sums, schedules know."""
+    """Whether the reader uses elements of `op` as indices of a table. Schedules decide whether
+    the table fits in registers beside the sums."""
     loads = (e for value in reader.values for e in walk_expr(value) if isinstance(e, Load))
     inner = (i for e in loads for index in e.indices for i in walk_expr(index))
     return any(isinstance(i, Load) and i.buffer in op.outputs for i in inner)
@@ -357,7 +357,7 @@ def _renewed(
     made: Mapping[te.Tensor, te.Tensor],
     formulas: Mapping[te.Tensor, te.Compute],
 ) -> te.Compute:
-    """The definition over the tensors in `made`, with the formulas of inlined ones."""
+    """The definition over the tensors in `made`, with inlined formulas substituted."""
 
     def on_node(e: Expr) -> Expr | None:
         if not isinstance(e, Load) or not isinstance(e.buffer, te.Tensor):

@@ -1,9 +1,9 @@
-"""Kernels over symbols of their own for sizes that were computed, such as (h + 15) // 16.
+"""Gives kernels symbols of their own for sizes that were computed, such as (h + 15) // 16.
 
     conv(x: f32[n, 64, (h + 15) // 16, w])   -->   conv(x: f32[n, 64, d0, w])    d0 = (h + 15) // 16
 
-Proofs about indices stay short, and kernels that differ in such sizes alone are one. Sizes in
-attributes come first, and those of operands follow from them where the type rule says so:
+Proofs about indices stay short, and kernels that differ only in such sizes are one. Sizes in
+attributes are replaced first, and those of operands by what type rules derive from them:
 
     winograd_image(x: f32[6, 6, n, (h + 31) // 32, …], height=(h + 7) // 8, tiles=[4, 4])
       -->   winograd_image(x: f32[6, 6, n, (d0 + 3) // 4, …], height=d0, tiles=[4, 4])
@@ -24,7 +24,7 @@ from tilewright.ir import Call as IntrinsicCall
 
 _DIVISIONS = frozenset({"floordiv", "floormod", "truncdiv", "truncmod"})
 
-#: Calls on other values, and the values that stand for those that were there.
+#: Calls on new values, and the new value for each old one.
 _Renewed = tuple[list[Binding], dict[Value, Value]]
 
 
@@ -47,7 +47,7 @@ def with_own_sizes(
         renewal = _Renewal(own, meaning, given)
         if not all(map(renewal.add, calls)):
             return None
-    # The caller finds out what they are by the shapes of what it passes.
+    # The caller derives them from the shapes of its arguments.
     made = renewal.made
     shown = {d for v in (*given, *outputs) for d in made[v].shape}
     used = {v for size in own.values() for v in free_vars(size) if v in meaning}
@@ -62,7 +62,7 @@ def _attribute_sizes(binding: Binding) -> list[Expr]:
 
 
 def _is_involved(dim: Expr) -> bool:
-    """Whether a size contains a division."""
+    """Whether a size contains a division, a cast or a call."""
     return any(
         isinstance(e, Cast | IntrinsicCall) or (isinstance(e, Binary) and e.op in _DIVISIONS)
         for e in walk_expr(dim)
@@ -91,7 +91,7 @@ class _Renewal:
         return self._own.get(value, value) if isinstance(value, Expr) else value
 
     def add(self, binding: Binding) -> bool:
-        """Add a call; whether it means the same as before."""
+        """Add a call; returns whether it means the same as before."""
         call = binding.expr
         if not isinstance(call, Call) or any(
             a is not None and a not in self.made for a in call.args
@@ -109,7 +109,7 @@ class _Renewal:
         return True
 
     def tied(self, stated: set[Expr]) -> dict[Expr, Expr]:
-        """The sizes that type rules want to follow from those in attributes, which are `stated`."""
+        """The sizes that type rules derive from those in attributes, which are `stated`."""
         found: dict[Expr, Expr] = {}
         for a, b in self._required_equal():
             if a in self._meaning and a not in stated and self._is_tied(a, b):
@@ -117,7 +117,7 @@ class _Renewal:
         return found
 
     def _required_equal(self) -> Iterator[tuple[Expr, Expr]]:
-        """What type rules want to be equal, either way round."""
+        """Pairs that type rules require to be equal, in either order."""
         for call in (b.expr for b in self.calls):
             asked = call.op.conditions(call.args, call.attrs) if isinstance(call, Call) else []
             for condition, _ in asked:

@@ -1,12 +1,12 @@
-"""Copies that each of their readers makes by itself, so that none is left.
+"""Repeats copies for each of their readers, so that all can be fused with them.
 
     t = transpose(x, axes=[0, 2, 1, 3])         t0 = transpose(x, axes=[0, 2, 1, 3])
     a = slice(t, …)                     -->     a = slice(t0, …)
     b = cos(t)                                  t1 = transpose(x, axes=[0, 2, 1, 3])
                                                 b = cos(t1)
 
-What moves elements and nothing else is part of the indices of those that read them, once it is
-their own (`fuse`). For GPUs, where a launch costs more than reading elements twice.
+A call that only moves elements becomes part of the indices of its reader, once it has a single one
+(`fuse`). For GPUs, where a launch costs more than reading elements twice.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tilewright.graph.fusion.definitions import Facts, LoopKind
 from tilewright.graph.ir import Binding, Call, Graph, Value
 from tilewright.graph.rewriting.rewrite import all_used
 
-#: How often a copy is made at most.
+#: Most readers for which a copy is repeated.
 _MOST_READERS: Final = 4
 
 
 def with_own_copies(graph: Graph, facts: Callable[[Binding], Facts]) -> list[Binding]:
-    """The bindings of a graph, with copies made again for each of their readers."""
+    """The bindings of a graph, with copies repeated for each of their readers."""
     return _Repeater(graph, facts).run(graph.body)
 
 
 class _Repeater:
-    """Goes from the last binding to the first: what reads a copy may have become several."""
+    """Goes from the last binding to the first: a copy's reader may have been repeated itself."""
 
     def __init__(self, graph: Graph, facts: Callable[[Binding], Facts]) -> None:
         self._facts, self._results = facts, set(graph.results)
         self._done: list[Binding] = []
-        #: Which of those that are done read a value.
+        #: The finished bindings that read a value, by number.
         self._readers: dict[Value, list[int]] = {}
 
     def run(self, body: Sequence[Binding]) -> list[Binding]:

@@ -1,4 +1,4 @@
-"""Values that are memory of others: views, parts, and what is put together where it is computed.
+"""Values that share memory with others: views, parts, and operands computed inside a concat.
 
 Operators declare what they share (`OpDef.view`, `part`, `item`, `join`): a reshape all of its
 operand, a slice a part of it, a concat a whole that its operands are computed in, `sequence_at` an
@@ -14,14 +14,14 @@ from tilewright.ir import Expr
 
 
 def is_shared(binding: Binding) -> bool:
-    """Whether the result is memory of the operand, or a part of it."""
+    """Whether the result is the memory of the operand, or a part of it."""
     call = binding.expr
     is_item = isinstance(call, Call) and call.op.is_item(call.args)
     return binding.is_view or is_item or part_offset(binding) is not None
 
 
 def part_offset(binding: Binding) -> Expr | None:
-    """Where in its operand a result begins, in elements, if it is a part of it in one piece."""
+    """Where in its operand a result begins, in elements, if it is a contiguous part of it."""
     call = binding.expr
     if not isinstance(call, Call):
         return None
@@ -32,7 +32,7 @@ def part_offset(binding: Binding) -> Expr | None:
 
 
 class Spot(NamedTuple):
-    """A place inside the result of a concat: from an element on."""
+    """A position inside the result of a concat: its first element."""
 
     whole: Value
     offset: int
@@ -41,8 +41,8 @@ class Spot(NamedTuple):
 class Joins:
     """Where values of a graph are computed so that concats need not copy them.
 
-    `spots` are those of values that a kernel writes; `views` those of concats whose parts stand in
-    a row inside another one already.
+    `spots` has those of values that kernels write; `views` those of concats whose parts are
+    already adjacent inside the result of another one.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -52,7 +52,7 @@ class Joins:
         self._roots = whole_views(graph)
         self._taken = {self._roots.get(r, r) for r in graph.results}
         concats = [b for b in graph.body if is_join(b)]
-        # Longer ones come later, where parts are put together again and again.
+        # The last first: where results are concatenated again, later ones are longer.
         for binding in reversed(concats):
             self._place(binding)
 
@@ -84,7 +84,7 @@ class Joins:
 
 
 def whole_views(graph: Graph) -> dict[Value, Value]:
-    """The value that each reshape of this graph shows under another shape."""
+    """The value of which each reshape of this graph is a view."""
     roots: dict[Value, Value] = {}
     for binding in graph.body:
         if binding.is_view:
@@ -95,13 +95,13 @@ def whole_views(graph: Graph) -> dict[Value, Value]:
 
 
 def is_join(binding: Binding) -> bool:
-    """Whether it is a concat whose parts lie one after the other, in sizes that are known."""
+    """Whether it is a concat whose parts are stored one after the other, with known sizes."""
     call = binding.expr
     return isinstance(call, Call) and call.op.is_join(binding.outputs[0], call.args, call.attrs)
 
 
 def parts_of(binding: Binding) -> list[tuple[Value, int]]:
-    """The operands of a join, each with the element at which it begins."""
+    """The operands of a join, each with the index of its first element."""
     parts: list[tuple[Value, int]] = []
     at = 0
     for value in binding.expr.args:
@@ -112,7 +112,7 @@ def parts_of(binding: Binding) -> list[tuple[Value, int]]:
 
 
 def writes(binding: Binding) -> bool:
-    """Whether its results go to fresh memory, wherever that may be."""
+    """Whether it writes its results, rather than sharing memory with operands."""
     if isinstance(binding.expr, Fused | If):
         return True
     call = binding.expr

@@ -1,4 +1,4 @@
-"""Where a kernel can end so that less lies in memory after it."""
+"""Where a kernel can end so that it stores less."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tilewright.graph.ir import Binding, Call, Value
 
 
 def widening_tail(value: Value, maps: Mapping[Value, Binding]) -> list[Binding]:
-    """The last of the maps that lead to a value, from the narrowest on that they are given; none
-    where nothing is narrower than the value. Each map has its one result."""
+    """The maps from the narrowest of the values that lead to this one; none where nothing is
+    narrower than the value. Each map has a single result."""
     passed: list[Binding] = []
     found: list[Binding] = []
     at, least = value, value.dtype.bits
@@ -25,7 +25,7 @@ def widening_tail(value: Value, maps: Mapping[Value, Binding]) -> list[Binding]:
 
 
 def is_widening(binding: Binding) -> bool:
-    """Whether it gives the same numbers, or what they stand for, in a wider type."""
+    """Whether it only widens its operand's type, or dequantizes it to a wider one."""
     call = binding.expr
     if not isinstance(call, Call) or call.op.name not in ("cast", "dequantize"):
         return False

@@ -1,4 +1,4 @@
-"""Calls in a host program: kernels, views, numbers that follow from dimensions, checks."""
+"""Calls in a host program: kernels, views, numbers computed from dimensions, checks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tilewright.support.errors import UserError
 _INT32: Final = DType.of("int32")
 _NOWHERE: Final = Const(0, "uint64")
 _TOO_MANY: Final = 1 << 60
-#: Numbers beyond this are refused, before they wrap around.
+#: Sizes beyond this are refused, before they wrap around.
 _TOO_FAR: Final = 1 << 62
 
 
 class KernelInfo(Protocol):
     """What the caller of a kernel must know of it."""
 
-    #: What its code is called, and the sizes that this takes first.
+    #: The name of its code, which kernels may share, and the sizes that are passed to that first.
     @property
     def name(self) -> str: ...
 
@@ -53,7 +53,7 @@ class KernelInfo(Protocol):
 
 
 def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo, ending: Collection[Value]) -> None:
-    """Call a kernel on the places of its values, of which some are used for the last time."""
+    """Call a kernel on the places of its values; those in `ending` are not used afterwards."""
     old = _overwritten(m, kernel, ending)
     if old is not None:
         m.reuse_memory(kernel.outputs[0], old)
@@ -71,7 +71,7 @@ def call_kernel(m: Memory, kernel: KernelCall, info: KernelInfo, ending: Collect
 
 
 def _overwritten(m: Memory, kernel: KernelCall, ending: Collection[Value]) -> Value | None:
-    """The operand that the only result may be written over."""
+    """The operand that the only result may overwrite."""
     numbers: Sequence[int] = kernel.function.attrs.get("in_place", ())
     for number in numbers:
         value = kernel.inputs[number]
@@ -82,7 +82,7 @@ def _overwritten(m: Memory, kernel: KernelCall, ending: Collection[Value]) -> Va
 
 
 def _workspace(m: Memory, size: Expr) -> tuple[Expr, Slot | None]:
-    """Memory for one call; a block, where its size is known only now."""
+    """Memory for one call, with its heap block where the size is known only at run time."""
     if size is const(0):
         return _NOWHERE, None
     if not is_read(size):
@@ -93,7 +93,7 @@ def _workspace(m: Memory, size: Expr) -> tuple[Expr, Slot | None]:
 
 
 def store_dims(m: Memory, value: Value, call: Call) -> None:
-    """Write numbers that follow from dimensions."""
+    """Write numbers that are computed from dimensions."""
     buffer = m.buffer(value)
     m.put(value, BufferPlace(buffer))
     shape = value.tensor.static_shape
@@ -111,16 +111,16 @@ def _indices(shape: Sequence[int], number: int) -> tuple[Expr, ...]:
 
 
 def read_dims(m: Memory, node: Read) -> None:
-    """Keep what is read from a tensor, for what follows to use as dimensions."""
+    """Keep the numbers read from a tensor, to be used as dimensions afterwards."""
     for dim, element in zip(node.dims, m.numbers(node.value), strict=True):
         m.dims[dim] = m.cell(element)
         if not is_signed(dim):
-            # Sizes that follow from it are not checked again.
+            # Sizes that are computed from it are not checked again.
             m.emit(Assert(m.expr(dim) >= 0, f"{dim.name} would be {{}}", (m.expr(dim),)))
 
 
 def check_dims(m: Memory, binding: Binding) -> None:
-    """Stop where the dimensions do not meet what the operators ask."""
+    """Stop where the dimensions violate conditions of the operators."""
     calls = binding.expr.graph.body if isinstance(binding.expr, Fused) else [binding]
     for inner in calls:
         if isinstance(inner.expr, Call):
@@ -133,7 +133,7 @@ def check_dims(m: Memory, binding: Binding) -> None:
 
 def _require_sizes(m: Memory, value: Value, name: str) -> None:
     """Stop where a size that was read from a tensor is negative; refuse what no memory holds."""
-    # What is not empty has as many elements as the constants in its sizes say, or more.
+    # Unless empty, a value has at least the product of the constant factors of its sizes.
     least = math.prod(map(divisor, value.shape))
     if least * value.dtype.itemsize > _TOO_MANY:
         raise UserError(f"no memory can hold {value}", reason=f"it has {least} elements or more")
@@ -147,7 +147,7 @@ def _require_sizes(m: Memory, value: Value, name: str) -> None:
 
 
 def _require_fits(m: Memory, dim: Expr, message: str) -> None:
-    """Stop where a size is computed of numbers so large that it wraps around."""
+    """Stop where a size is computed from numbers so large that it wraps around."""
     if isinstance(dim, Var):
         return
     size = rough(m.expr(dim))

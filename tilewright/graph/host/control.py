@@ -1,8 +1,8 @@
 """Branches and loops in a host program.
 
-A branch writes its results where what follows will find them, whichever side runs. A loop keeps a
-state of fixed size in pairs of buffers, of which each trip reads one half and writes the other; a
-state whose size changes lives in blocks of the heap that change places.
+Both sides of a branch write their results to the same places. A loop keeps state of fixed size in
+pairs of buffers, of which each iteration reads one half and writes the other; state whose size
+changes is kept in heap blocks that are swapped.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def lower_branch(m: Memory, binding: Binding, lower: LowerGraph) -> None:
 
 
 def _room(m: Memory, value: Value, fresh: dict[int, Var]) -> Place:
-    """Where both sides put a result."""
+    """The place where both sides write a result."""
     if value in m.sinks:
         return m.sinks[value]
     return m.temporary_slot(value) if fresh or m.is_late(value) else BufferPlace(m.buffer(value))
 
 
 def _fresh_dims(m: Memory, value: Value) -> dict[int, Var]:
-    """The dimensions that a value shows for the first time, by axis."""
+    """The dimensions that first appear in this value, by axis."""
     if not is_tensor(value):
         return {}
     return {axis: d for axis, d in enumerate(value.shape) if isinstance(d, Var) and not m.knows(d)}
@@ -62,11 +62,11 @@ def _fresh_dims(m: Memory, value: Value) -> dict[int, Var]:
 
 
 class _State(NamedTuple):
-    """A carried value: where a trip finds it, and where it leaves the next one."""
+    """A carried value: where an iteration reads it, and where it writes the next one."""
 
     now: Place
     next: Place
-    #: Cells of dimensions that change from trip to trip, by axis.
+    #: Cells of dimensions that change from iteration to iteration, by axis.
     dims: dict[int, Load]
 
 
@@ -92,7 +92,7 @@ class _LoopLowering:
         states = [self._state(k) for k in range(self.count)]
         rows = [self._rows(k) for k in range(self.count + 1, len(body.results))]
         with m.nested() as scope:
-            # A trip may make the next list out of the current one.
+            # An iteration may make the next list out of the current one.
             scope.owned.update(body.params[1 + k] for k, s in enumerate(states) if s is not None)
             nexts = [None if s is None else s.next for s in states]
             self.lower(body, [None, *nexts, *(r.sink(self.trip) for r in rows)])
@@ -131,7 +131,7 @@ class _LoopLowering:
         return _State(self.m.temporary_slot(output), self.m.slot_for(output), dims)
 
     def _step(self, states: Sequence[_State | None], rows: Sequence[_Rows]) -> None:
-        """What a trip does in the end: it makes the next state the current one."""
+        """The end of an iteration: the next state becomes the current one."""
         m, results = self.m, self.body.results
         goes_on = m.number(results[0])
         news: list[tuple[Load, Expr]] = []
@@ -148,7 +148,7 @@ class _LoopLowering:
             if state is not None and state.now.slot is not None and state.next.slot is not None:
                 m.swap(state.now.slot, state.next.slot)
                 if state.next.slot.kind == "list":
-                    # What is left of the last trip's would count as another reference.
+                    # The last iteration's list would count as another reference.
                     m.free(state.next.slot)
         m.assign(self.going, goes_on)
         m.assign(self.trip, self.trip + 1)
@@ -168,13 +168,13 @@ class _LoopLowering:
         for row in rows:
             row.finish(self.trip)
 
-    # ---- what is stacked ------------------------------------------------------------------------
+    # ---- scanned outputs ------------------------------------------------------------------------
 
     def _rows(self, k: int) -> _Rows:
         return _Rows(self.m, self.binding.outputs[k - 1], self.body.results[k], self._known_limit())
 
     def _known_limit(self) -> Expr | None:
-        """The greatest number of trips, if it is known when the program starts."""
+        """The greatest number of iterations, if it is known when the program starts."""
         count = self.node.trip_count
         if count is None or count.known is None:
             return None
@@ -183,7 +183,7 @@ class _LoopLowering:
 
 
 class _Rows:
-    """A table to which every trip adds a row."""
+    """A table to which every iteration adds a row."""
 
     def __init__(self, m: Memory, output: Value, row: Value, limit: Expr | None) -> None:
         self.m, self.output, self.row = m, output, row
@@ -198,13 +198,13 @@ class _Rows:
             self.table = BufferPlace(m.buffer(Value(output.name, output.tensor.with_shape(shape))))
 
     def sink(self, trip: Load) -> Place | None:
-        """Where a trip writes its row; nothing, where room for it has to be made first."""
+        """Where an iteration writes its row; None, where room for it has to be made first."""
         return (
             BufferPlace(self.table.buffer, (trip,)) if isinstance(self.table, BufferPlace) else None
         )
 
     def add(self, trip: Load) -> None:
-        """The end of a trip: add its row, and keep sizes that only the body knows."""
+        """The end of an iteration: add its row, and keep sizes that only the body knows."""
         m = self.m
         if isinstance(self.table, BlockPlace):
             size = m.bytes_of(self.row)

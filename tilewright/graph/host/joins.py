@@ -1,4 +1,4 @@
-"""Concats in a host program: parts are computed where they belong, and only others are copied."""
+"""Concats in a host program: operands are computed inside the result, or else copied there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.ir import const
 
 
 def place_parts(m: Memory, joins: Joins) -> dict[Value, Place]:
-    """Room for what is put together, and where in it each part is to be computed."""
+    """Room for the results of concats, and the place in it where each part is computed."""
     places: dict[Value, Place] = {}
     for value, spot in joins.spots.items():
         if value in m.sinks or _is_block(m, spot.whole):
@@ -20,7 +20,7 @@ def place_parts(m: Memory, joins: Joins) -> dict[Value, Place]:
 
 
 def _is_block(m: Memory, whole: Value) -> bool:
-    """Whether it must end up in memory that is not there yet."""
+    """Whether it must end up in a heap block that is not allocated yet."""
     sink = m.sinks.get(whole)
     return sink is not None and sink.slot is not None
 
@@ -32,7 +32,7 @@ def _room(m: Memory, whole: Value) -> Place:
 
 
 def copy_parts(m: Memory, binding: Binding, joins: Joins) -> None:
-    """Finish a concat: what was not computed where it belongs is copied there."""
+    """Finish a concat: copy the parts that were not computed inside the result."""
     result, view = binding.outputs[0], joins.views.get(binding.outputs[0])
     if view is not None and m.has_place(view.whole):
         place = _part(m.place(view.whole), view.offset, result)

@@ -9,7 +9,7 @@ from tilewright.graph.ir import Binding, Graph, Loop, Value, all_graphs
 
 
 def views_of(graph: Graph) -> dict[Value, Value]:
-    """The value whose memory each view of this graph shows."""
+    """The value whose memory each view of this graph refers to."""
     roots: dict[Value, Value] = {}
     for binding in graph.body:
         for view, source in _shared(binding):
@@ -18,7 +18,7 @@ def views_of(graph: Graph) -> dict[Value, Value]:
 
 
 def _shared(binding: Binding) -> Iterator[tuple[Value, Value]]:
-    """Results that are memory of other values, with these."""
+    """Results that share the memory of other values, with these."""
     if is_shared(binding):
         source = binding.expr.args[0]
         assert source is not None
@@ -28,14 +28,14 @@ def _shared(binding: Binding) -> Iterator[tuple[Value, Value]]:
 
 
 def unchanged_state(loop: Loop) -> dict[int, Value]:
-    """The carried values, by number, that every trip passes on as they are."""
+    """The carried values, by number, that every iteration passes on unchanged."""
     results = loop.body.results[1:]
     pairs = zip(loop.body.params[1:], results[: len(loop.initial)], loop.initial, strict=True)
     return {k: first for k, (p, result, first) in enumerate(pairs) if p is result}
 
 
 def last_uses(graph: Graph, roots: Mapping[Value, Value]) -> dict[int, list[Value]]:
-    """The values whose last use is each binding, by its number; results are used after all."""
+    """The values whose last use is each binding, by its number; results of the graph have none."""
     last: dict[Value, int] = {}
     for index, binding in enumerate(graph.body):
         for value in (*binding.outputs, *values_used(binding)):
@@ -49,7 +49,7 @@ def last_uses(graph: Graph, roots: Mapping[Value, Value]) -> dict[int, list[Valu
 
 
 def values_used(binding: Binding) -> Iterator[Value]:
-    """Operands, and what the graphs inside use."""
+    """Operands, and values that inner graphs use."""
     yield from (a for a in binding.expr.args if a is not None)
     for inner in binding.expr.graphs:
         for graph in all_graphs(inner):
@@ -59,7 +59,7 @@ def values_used(binding: Binding) -> Iterator[Value]:
 
 
 def computed_here(graph: Graph) -> dict[Value, Value]:
-    """For each result that is (a view of) what this graph writes to fresh memory, that value."""
+    """For each result that is (a view of) a value this graph writes to fresh memory, that value."""
     made = {v for b in graph.body if writes(b) for v in b.outputs}
     roots = whole_views(graph)
     found = ((v, roots.get(v, v)) for v in graph.results)

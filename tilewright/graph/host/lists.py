@@ -1,9 +1,9 @@
-"""Lists of tensors in a host program: sequences and optionals are such.
+"""Lists of tensors in a host program: sequences and optionals.
 
 An optional tensor is a list of one item, an optional sequence is that sequence, and an optional
-that holds nothing is no list at all (`codegen.llvm.lists`). What is put into a list is copied; what
-is taken out is looked at where it is, for as long as the list lives (`lifetimes`). A list that ends
-with the operator that changes it is changed in place.
+that holds nothing is no list at all (`codegen.llvm.lists`). Values are copied into lists; items
+taken out are used in place, for as long as the list lives (`lifetimes`). A list whose last use is
+the operator that changes it is changed in place.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def insert(m: Memory, place: ListPlace, at: Expr, value: Value) -> None:
 
 
 def make_room(m: Memory, place: ListPlace, at: Expr, like: Value, dims: Sequence[Expr]) -> None:
-    """A new item for the elements of a tensor of these dimensions."""
+    """Insert an item with room for a tensor of these dimensions."""
     size: Expr = const(like.dtype.itemsize)
     for dim in dims:
         size = size * dim
@@ -46,7 +46,7 @@ def make_room(m: Memory, place: ListPlace, at: Expr, like: Value, dims: Sequence
 
 
 def list_from(m: Memory, value: Value, items: Value, ending: Collection[Value]) -> ListPlace:
-    """A list for `value` that begins as `items`, which is changed itself if it ends here."""
+    """A list for `value` that begins as `items`, which is reused if this is its last use."""
     source, root = m.list_of(items), m.roots.get(items, items)
     place = m.allocate(value)
     assert isinstance(place, ListPlace)
@@ -59,7 +59,7 @@ def list_from(m: Memory, value: Value, items: Value, ending: Collection[Value]) 
 
 
 def position_in(m: Memory, name: str, place: ListPlace, position: Value | None, past: int) -> Load:
-    """A position counted from the front, which may be `past` the last one; -1 unless given."""
+    """A position counted from the front, less than the length plus `past`; -1 unless given."""
     given = const(-1) if position is None else cast(m.number(position), "int64")
     number, length = m.cell(given), m.cell(place.length)
     at = m.cell(select(number < 0, number + length, number))
@@ -81,7 +81,7 @@ def look_at(m: Memory, name: str, value: Value, items: Value, at: Expr) -> None:
 def agree(
     m: Memory, name: str, place: ListPlace, at: Expr, dims: Mapping[int, Expr], rank: int
 ) -> None:
-    """Let an item tell dimensions that are seen for the first time, and agree on the others."""
+    """Take dimensions that are new from an item, and check the others against it."""
     found = place.rank(at)
     m.emit(Assert(found == rank, f"{name}: an item has {{}} dimensions, not {rank}", (found,)))
     for axis, dim in dims.items():
@@ -93,7 +93,7 @@ def agree(
 
 
 def know(m: Memory, dim: Expr, size: Expr) -> bool:
-    """Let a dimension have this size if it is seen for the first time; whether it is."""
+    """Bind a dimension to this size if it is new; returns whether it is."""
     if not isinstance(dim, Var) or m.knows(dim):
         return False
     m.dims[dim] = size if isinstance(size, Load) else m.cell(size)
@@ -106,7 +106,7 @@ def exists(m: Memory, value: Value) -> Expr:
 
 @contextmanager
 def each(m: Memory, count: Expr) -> Generator[Expr]:
-    """What is emitted within is done for 0 … count - 1."""
+    """The statements emitted within run for 0 … count - 1."""
     if count is const(1):
         yield const(0)
         return

@@ -1,8 +1,7 @@
-"""What the lowering of a host program keeps: statements, buffers, blocks and lists, numbers.
+"""The state of lowering a host program: statements, buffers, blocks and lists, numbers.
 
 Symbolic dimensions of the inputs are dimensions of the program. Others (read from tensors, or
-coming out of branches and loops) are kept in cells: one buffer of whole numbers that can be
-assigned.
+results of branches and loops) are kept in cells: the elements of one buffer of integers.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from tilewright.ir import (
     substitute,
 )
 
-#: More than any program needs; the buffers get their true sizes at the end.
+#: More elements than any program needs; the buffers get their true sizes at the end.
 _MANY: Final = 1 << 40
 
 
@@ -52,26 +51,26 @@ class HostScope:
 
     statements: list[Stmt] = field(default_factory=list[Stmt])
     buffers: list[Buffer] = field(default_factory=list[Buffer])
-    #: Blocks and lists that were taken here, by the value that each holds.
+    #: Heap blocks and lists that were taken here, by the value that each holds.
     slots: dict[Value, Slot] = field(default_factory=dict[Value, Slot])
-    #: Values in buffers, or lists, that nothing else is in.
+    #: Values that have a buffer or list to themselves.
     owned: set[Value] = field(default_factory=set[Value])
     #: Conditions on dimensions that hold from here on, because they were checked.
     checked: set[Expr] = field(default_factory=set[Expr])
 
 
 class Memory:
-    """Where everything is, while statements are added to the innermost scope."""
+    """The places of all values, while statements are added to the innermost scope."""
 
     def __init__(self, dims: Iterable[Var]) -> None:
         self._start = frozenset(dims)
         self._scopes: list[HostScope] = []
         self._places: dict[Value, Place] = {}
-        #: The value whose memory a view shows.
+        #: The value whose memory a view refers to.
         self.roots: dict[Value, Value] = {}
-        #: Where values that are about to be computed have to be.
+        #: Where values that are yet to be computed have to be.
         self.sinks: dict[Value, Place] = {}
-        #: What dimensions stand for that the program does not start with.
+        #: Expressions for dimensions that are not known when the program starts.
         self.dims: dict[Var, Expr] = {}
         self._arrays: dict[int, tuple[int, Array]] = {}
         self._table = Buffer("constants", "uint64", (_MANY,))
@@ -131,7 +130,7 @@ class Memory:
         return simplify(self.expr(product(value.shape)) * value.dtype.itemsize)
 
     def cell(self, start: Any = None) -> Load:
-        """A whole number that can be assigned."""
+        """An integer variable of the program."""
         self._cell_count += 1
         made = Load(self._cells, (const(self._cell_count - 1),))
         if start is not None:
@@ -142,11 +141,11 @@ class Memory:
         self.emit(Store(cell.buffer, cell.indices, cast(value, "int64")))
 
     def number(self, value: Value) -> Expr:
-        """The only element of a tensor, read where the program stands."""
+        """The only element of a tensor, read at this point of the program."""
         return self.numbers(value)[0]
 
     def numbers(self, value: Value) -> list[Expr]:
-        """The elements of a small tensor, read where the program stands."""
+        """The elements of a small tensor, read at this point of the program."""
         count = value.tensor.size or 0
         if value.constant is not None:
             return [const(e.item(), value.dtype) for e in value.constant.ravel()]
@@ -177,12 +176,12 @@ class Memory:
         self._places[value] = place
 
     def alias(self, value: Value, source: Value) -> None:
-        """Let `value` be the memory of `source`."""
+        """Let `value` share the memory of `source`."""
         self._places[value] = self.place(source)
         self.roots[value] = self.roots.get(source, source)
 
     def alias_part(self, value: Value, source: Value, offset: Expr) -> None:
-        """Let `value` be the memory of `source` from an element on."""
+        """Let `value` share the memory of `source` from an element on."""
         start = simplify(self.expr(offset) * value.dtype.itemsize)
         self._places[value] = part_of(self.place(source), start)
         self.roots[value] = self.roots.get(source, source)
@@ -210,7 +209,7 @@ class Memory:
         return place
 
     def reuse_memory(self, value: Value, old: Value) -> None:
-        """Compute a value in place of another that nothing needs any more."""
+        """Compute a value in the memory of another that is not needed any more."""
         self._places[value] = self.place(old)
         self.scope.owned.discard(old)
         self.scope.owned.add(value)
@@ -221,7 +220,7 @@ class Memory:
         return owned and value not in self.sinks
 
     def buffer(self, value: Value, *leading: int) -> Buffer:
-        """A buffer for a value in the current scope, or for so many of them."""
+        """A buffer in the current scope for a value, or for an array of such values."""
         shape = (*leading, *(self.expr(d) for d in value.shape))
         return self.own_buffer(Buffer(value.name, value.dtype, shape))
 
@@ -270,14 +269,14 @@ class Memory:
             return
         own = self.scope.slots.get(root)
         if sink.slot is not None and own is not None and place.slot == own:
-            # The block itself changes hands; what comes after finds it there.
+            # The blocks are swapped; later uses find the value in the sink.
             self.swap(sink.slot, own)
             self._moved(own, sink)
             return
         self.copy(value, sink)
 
     def _moved(self, slot: Slot, to: Place) -> None:
-        """Let all that was in a block or list be found where that went."""
+        """Update the places of all values in a block or list that was moved."""
         for value, place in self._places.items():
             if place.slot == slot:
                 self._places[value] = to
@@ -303,7 +302,7 @@ def is_tensor(value: Value) -> bool:
 
 
 def part_of(place: Place, start: Expr) -> Place:
-    """The place from some byte on."""
+    """The place from a byte offset on."""
     return place if start is const(0) else place.part(start)
 
 

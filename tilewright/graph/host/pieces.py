@@ -1,4 +1,4 @@
-"""Tensors joined out of the items of a list, and cut into such."""
+"""Joins the items of a list into a tensor, and splits a tensor into items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME: Final = "concat_from_sequence"
 
 
 def join_items(m: Memory, items: Value, result: Value, axis: int, *, stacks: bool) -> None:
-    """All items one after the other along an axis, which is a new one if that `stacks` them."""
+    """Join all items along an axis, which is a new one if that `stacks` them."""
     place, axis = m.list_of(items), axis_of(axis, result.ndim)
     count = m.cell(place.length)
     m.emit(Assert(count > 0, f"{_NAME}: the sequence is empty"))
@@ -46,7 +46,7 @@ def join_items(m: Memory, items: Value, result: Value, axis: int, *, stacks: boo
 def split_to_items(
     m: Memory, x: Value, split: Value | None, result: Value, axis: int, *, drops: bool
 ) -> None:
-    """The parts of a tensor along an axis, which they do not have any more if that `drops` it."""
+    """Split a tensor into parts along an axis, which is removed from them if that `drops` it."""
     axis = axis_of(axis, x.ndim)
     extent = m.cell(m.expr(x.shape[axis]))
     parts = _parts(m, extent, split)
@@ -63,7 +63,7 @@ def split_to_items(
 
 
 class _Parts(NamedTuple):
-    """How many parts something is cut into, and how large each is."""
+    """The number of parts, and the size of each."""
 
     number: Expr
     size: Callable[[Expr], Expr]
@@ -105,16 +105,16 @@ class _Slab:
     def __init__(self, m: Memory, value: Value, axis: int) -> None:
         self._m = m
         self._outer = m.expr(product(value.shape[:axis]))
-        #: Bytes of all that lies under one index of the axis.
+        #: Bytes under one index of the axis.
         self.inner = simplify(m.expr(product(value.shape[axis + 1 :])) * value.dtype.itemsize)
 
     def copy(self, to: Place, to_extent: Expr, source: Place, extent: Expr, part: Expr) -> None:
-        """Copy `part` indices of the axis between tensors that have so many of them."""
+        """Copy `part` indices of the axis between tensors of these extents."""
         with each(self._m, self._outer) as o:
             target = part_of(to, self.start(o * to_extent))
             origin = part_of(source, self.start(o * extent))
             self._m.run("copy_memory", target.address, origin.address, self.start(part))
 
     def start(self, index: Expr) -> Expr:
-        """The bytes that lie before an index of the axis."""
+        """The byte offset of an index of the axis."""
         return simplify(index * self.inner)

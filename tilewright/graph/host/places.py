@@ -1,9 +1,9 @@
 """Where values live while a host program runs.
 
 param, scalar    a buffer of the program
-row              a part of one: the half of a pair, the row of a table
+row              a part of one: half of a pair, or a row of a table
 constant         at an address that a table holds
-block            in a numbered block of the heap, for sizes that are known only on the way
+block            in a numbered block of the heap, for sizes that are known only at run time
 list             a numbered list of tensors: a sequence, or an optional
 """
 
@@ -36,17 +36,17 @@ class Place:
 
     @property
     def slot(self) -> Slot | None:
-        """The block or list that it is, if it is one."""
+        """The heap block or list that it is, if it is a whole one."""
         return None
 
     def part(self, start: Expr) -> Place:
-        """What lies in it from some byte on."""
+        """The place from a byte offset on."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class BufferPlace(Place):
-    """A buffer, or what lies in it under the first indices `at`, from an element on."""
+    """A buffer, or its part under the first indices `at`, from an element on."""
 
     buffer: Buffer
     at: tuple[Expr, ...] = ()
@@ -55,7 +55,7 @@ class BufferPlace(Place):
     @property
     def address(self) -> Expr:
         rest = [const(0)] * (self.buffer.ndim - len(self.at))
-        # Elements follow each other, so that any can be counted along the last axis.
+        # Buffers are contiguous, so that any element can be counted along the last axis.
         return address_of(Load(self.buffer, (*self.at, *rest[:-1], *[self.start][: len(rest)])))
 
     def part(self, start: Expr) -> Place:
@@ -63,14 +63,14 @@ class BufferPlace(Place):
         return BufferPlace(self.buffer, self.at, elements)
 
     def is_plain(self, dtype: DType, count: int) -> bool:
-        """Whether it holds just so many elements of this type, from its beginning."""
+        """Whether it holds exactly this many elements of this type, from its beginning."""
         shape = self.buffer.shape[len(self.at) :]
         extents = [int(d.value) for d in shape if isinstance(d, Const)]
         is_whole = self.start is _ZERO and len(extents) == len(shape)
         return is_whole and self.buffer.dtype is dtype and math.prod(extents) == count
 
     def element(self, number: int) -> Load:
-        """An element of a plain one, by its number in row-major order."""
+        """An element of a plain place, by its number in row-major order."""
         indices: list[Expr] = []
         for extent in reversed(self.buffer.shape[len(self.at) :]):
             assert isinstance(extent, Const)
@@ -81,7 +81,7 @@ class BufferPlace(Place):
 
 @dataclass(frozen=True, eq=False)
 class AddressPlace(Place):
-    """Whatever lies at an address."""
+    """Memory at an address."""
 
     where: Expr
 

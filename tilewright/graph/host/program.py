@@ -7,9 +7,9 @@
 
 Its parameters are the inputs, sequences and optionals by the address of a list; the outputs whose
 shapes follow from those of the inputs; the addresses of the constants; a record for the other
-outputs; and dimensions that only items of lists show. Intermediate values are buffers,
-each allocated in the graph that computes it: `lower.plan_arena` gives them places in one piece of
-memory. What has a size that is known only on the way lives in numbered blocks of the heap.
+outputs; and dimensions that only items of lists have. Intermediate values are buffers, each
+allocated in the graph that computes it: `lower.plan_arena` places them in one piece of memory.
+Values whose size is known only at run time are in numbered blocks of the heap.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilewright.support.errors import UserError
 
 @dataclass(frozen=True)
 class HostProgram:
-    """The loop function of a graph, and what is passed to it beside inputs and outputs."""
+    """The loop function of a graph, and its arguments besides inputs and outputs."""
 
     function: LoopFunction
     constants: list[Array]
@@ -44,9 +44,9 @@ class HostProgram:
     dims: list[Var]
     #: The outputs that are parameters, by number; the others are returned in the record.
     direct: list[int]
-    #: For each output that is returned: where its address and then its dimensions stand.
+    #: For each output that is returned: the record's index of its address, before its dimensions.
     records: dict[int, int]
-    #: Where in the model each call of a kernel comes from, in the order of the calls.
+    #: Where in the model each kernel call comes from, in the order of the calls.
     origins: list[str]
 
 
@@ -96,7 +96,7 @@ class _Lowering:
         kernels = sorted(self._kernels.items())
         messages = {name: list(info.messages) for name, info in kernels}
         shared = {name: [info.name, *info.sizes] for name, info in kernels if info.sizes}
-        # The program's own: the table and the record, which follow inputs and outputs.
+        # The program's own buffers, table and record, follow inputs and outputs.
         first = sum(isinstance(p, Buffer) for p in inputs) + len(results)
         attrs = {"kernels": messages, "own_buffers": (first, first + 1)}
         attrs |= {"shared": shared} if shared else {}
@@ -105,23 +105,23 @@ class _Lowering:
         return HostProgram(function, constants, dims, direct, records, self._origins)
 
     def _is_direct(self, value: Value) -> bool:
-        """Whether callers know the size of a result by those of the inputs."""
+        """Whether callers can compute the size of a result from those of the inputs."""
         known = is_tensor(value) and all(map(self._memory.knows, dims_of(value.type)))
         return known and all(map(is_plain_dim, value.shape))
 
     def _loose_dims(self) -> list[Var]:
-        """Dimensions that only items of lists show among the inputs."""
+        """Dimensions that, among the inputs, only items of lists have."""
         params = self._graph.params
         shown = {d for p in params if is_tensor(p) for d in dims_of(p.type)}
         found = dict.fromkeys(d for p in params for d in dims_of(p.type))
         return [d for d in found if d not in shown]
 
     def _hand_over(self, record: Buffer, outputs: Sequence[int]) -> dict[int, int]:
-        """Give blocks and lists to the caller, blocks with their shapes."""
+        """Hand blocks and lists to the caller, blocks with their shapes."""
         m, records, at = self._memory, dict[int, int](), 0
         results = {k: self._graph.results[k] for k in outputs}
         places = {k: m.slot_for(value) for k, value in results.items()}
-        # What is returned is not freed if the program fails: that comes last.
+        # Handed over blocks are not freed if the program fails, so this comes last.
         for k, value in results.items():
             m.deliver(value, places[k])
         for k, value in results.items():
@@ -137,7 +137,7 @@ class _Lowering:
     # ---- graphs ---------------------------------------------------------------------------------
 
     def graph(self, graph: Graph, sinks: Sequence[Place | None]) -> None:
-        """The bindings of a graph, and its results in these places where one is given."""
+        """Lower the bindings of a graph, with its results in these places where one is given."""
         m = self._memory
         m.roots.update(views_of(graph))
         ends, before = last_uses(graph, m.roots), m.sinks
@@ -156,7 +156,7 @@ class _Lowering:
                 m.deliver(value, sink)
 
     def _direct(self, graph: Graph, sinks: Sequence[Place | None]) -> dict[Value, Place]:
-        """Values that can be computed right where they must end up."""
+        """Values that can be computed directly in the place of a result."""
         found: dict[Value, Place] = {}
         roots = computed_here(graph)
         for value, sink in zip(graph.results, sinks, strict=True):
@@ -215,12 +215,12 @@ def _has_loops(binding: Binding, expr: Call) -> bool:
 
 
 def _parameter(value: Value) -> Param:
-    """A buffer; the address of a list, which goes without one."""
+    """A buffer for a tensor, or the address of a list."""
     if not is_tensor(value):
         return Var(value.name, "uint64")
     return Buffer(value.name, value.dtype, value.shape)
 
 
 def _words(value: Value) -> int:
-    """What a result takes in the record: its address, and its dimensions."""
+    """Words of a result in the record: its address, and its dimensions."""
     return 1 + (value.ndim if is_tensor(value) else 0)

@@ -15,7 +15,7 @@ from tilewright.ir import Assert, Expr, Store, cast, const
 
 
 class _Site(NamedTuple):
-    """A call, its result, and the values that it is the last to use."""
+    """A call, its result, and the values that are not used after it."""
 
     call: Call
     result: Value
@@ -66,7 +66,7 @@ def _sequence_length(m: Memory, site: _Site) -> None:
 
 
 def _store(m: Memory, value: Value, number: Expr) -> None:
-    """Let a tensor of one element hold a number."""
+    """Store a number in a tensor of one element."""
     buffer = m.buffer(value)
     m.put(value, BufferPlace(buffer))
     m.emit(Store(buffer, (const(0),) * value.ndim, cast(number, value.dtype)))

@@ -1,4 +1,4 @@
-"""Typed attributes of operators: what kinds there are, and how given values become them."""
+"""Typed attributes of operators: their kinds, and how given values are converted to these."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
 Strings: TypeAlias = tuple[str, ...]
-#: A whole number that may be an expression over symbolic dimensions.
+#: An integer that may be an expression over symbolic dimensions.
 Dim: TypeAlias = int | Expr
 Dims: TypeAlias = tuple[Dim, ...]
 
@@ -38,7 +38,7 @@ class Attribute:
         return self.default is REQUIRED
 
     def coerce(self, op: str, value: Any) -> Any:
-        """The value in the form that attributes of this kind are kept in."""
+        """The value in the form in which attributes of this kind are stored."""
         if value is None and (self.optional or self.default is None):
             return None
         try:
@@ -50,7 +50,7 @@ class Attribute:
 
 
 def attribute(op: str, name: str, annotation: str, default: Any) -> Attribute:
-    """The attribute that a keyword parameter of a declaration stands for."""
+    """The attribute that a keyword parameter of a declaration declares."""
     kind, _, rest = annotation.partition(" | ")
     if kind not in KINDS or rest not in ("", "None"):
         raise UserError(
@@ -69,7 +69,7 @@ def same_attribute(a: Any, b: Any) -> bool:
 
 
 def attribute_key(value: Any) -> Any:
-    """Something hashable that equal attribute values share and others do not."""
+    """A hashable key that is equal for equal attribute values only."""
     if isinstance(value, Expr):
         return ("expr", id(value))
     if isinstance(value, np.ndarray):
@@ -81,7 +81,7 @@ def attribute_key(value: Any) -> Any:
 
 
 def attribute_parts(value: Any) -> tuple[Any, ...]:
-    """The items of an attribute that is a list; any other one alone."""
+    """The items of an attribute that is a list; else the attribute as the only item."""
     return cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
 
 

@@ -1,4 +1,4 @@
-"""Bindings, and what they are put together to: graphs, functions, modules."""
+"""Bindings, and what consists of them: graphs, functions, modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Binding:
 
     @property
     def label(self) -> str:
-        """What messages call it: where it comes from, else what it defines."""
+        """Its name in messages: its origin, or else the values that it defines."""
         return self.origin or ", ".join(v.name for v in self.outputs)
 
     @property
@@ -99,7 +99,7 @@ class DataDef:
 
 
 class Module:
-    """Functions by name, and the data types they use; it starts with `main`."""
+    """Functions by name, and the data types they use; `main` is the entry point."""
 
     __slots__ = ("data_types", "functions")
 

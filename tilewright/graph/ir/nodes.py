@@ -1,4 +1,4 @@
-"""What a binding can bind: calls of operators, control flow, tuples, data types, closures."""
+"""The expressions of bindings: calls of operators, control flow, tuples, data types, closures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Node:
-    """Base of what a binding can bind; `args` are the values it uses, `graphs` those inside it."""
+    """Base class of the expressions; `args` are the values it uses, `graphs` those inside it."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class Call(Node):
 
 
 class Read(Node):
-    """Makes the elements of a small integer tensor symbolic dimensions of what follows."""
+    """Turns the elements of a small integer tensor into symbolic dimensions."""
 
     __slots__ = ("dims", "value")
 
@@ -165,7 +165,7 @@ class CallFunction(Node):
 
     @property
     def operands(self) -> tuple[Value, ...]:
-        """What the function is called on."""
+        """The arguments of the function."""
         return self._args
 
     @property

@@ -12,8 +12,8 @@
     def softmax_compute(x: te.Tensor, *, axis: int) -> te.Tensor: ...
 
 The declared function is the type rule: it gets the operands as `Value`s and returns the type of the
-result, or a tuple of types. What it requires of dimensions (`graph.sizes.agreement`) is asked when
-the program runs, where they are symbolic. Its signature declares the rest. Operands are its
+result, or a tuple of types. Its conditions on dimensions (`graph.sizes.agreement`) are checked when
+the program runs, where these are symbolic. Its signature declares the rest. Operands are its
 positional parameters (`Value`; `Value | None = None` where it may be missing; `*xs: Value` for any
 number); attributes are its keyword parameters, of the kinds in `attributes.KINDS`.
 `graph/ops/__init__.py` says how to add a family.
@@ -51,8 +51,8 @@ class OpDef:
 
     `pure` operators give the same result for the same operands. `host` ones are never compiled;
     `structural` ones have no kernel, but are part of the program that calls kernels; `scalar` ones
-    have one, but the calling program computes their few elements from dimensions by itself. The
-    result of a `view` is the memory of its operand.
+    have one, but the calling program computes their few elements from dimensions itself. The
+    result of a `view` shares the memory of its operand.
     """
 
     def __init__(
@@ -108,34 +108,34 @@ class OpDef:
         return rule
 
     def symbolic(self, rule: Rule) -> Rule:
-        """`rule(*values, **attrs)`: the elements of the result as far as `known` gives them."""
+        """`rule(*values, **attrs)`: the elements of the result that follow from `known` ones."""
         self._symbolic = rule
         return rule
 
     def layouts(self, rule: Rule) -> Rule:
-        """`rule(blocking, call, type of the result)`: the forms it has beside the plain one."""
+        """`rule(blocking, call, type of the result)`: the forms it has besides the plain one."""
         self._layouts = rule
         return rule
 
     def cost(self, rule: Rule) -> Rule:
-        """`rule(blocking, call, type of the result)`: what the plain form costs beside others."""
+        """`rule(blocking, call, type of the result)`: the cost of the plain form."""
         self._cost = rule
         return rule
 
     def part(self, rule: Rule) -> Rule:
         """`rule(result, *values, **attrs)`: the element of the first operand at which the result
-        begins, if it is a part of that in one piece, which need not be copied; else None."""
+        begins, if it is a contiguous part of that, and need not be copied; else None."""
         self._part = rule
         return rule
 
     def item(self, rule: Rule) -> Rule:
-        """`rule(*values)`: whether the result is held by the list that is the first operand."""
+        """`rule(*values)`: whether the result is an item of the list that is the first operand."""
         self._item = rule
         return rule
 
     def join(self, rule: Rule) -> Rule:
-        """`rule(result, *values, **attrs)`: whether the operands lie in the result one after the
-        other, so that they can be computed there."""
+        """`rule(result, *values, **attrs)`: whether the operands are stored one after the other in
+        the result, so that they can be computed there."""
         self._join = rule
         return rule
 
@@ -188,7 +188,7 @@ class OpDef:
         return () if found is None else _tuple(found)
 
     def conditions(self, args: Sequence[Value | None], attrs: dict[str, Any]) -> list[Check]:
-        """What must hold when it runs: what its type rule leaves open for symbolic dimensions."""
+        """Conditions to check at run time: those that its type rule leaves open for symbols."""
         if not any(map(_is_symbolic, args)) and not any(map(_depends, attrs.values())):
             return []
         return left_open(lambda: self._infer(*args, **attrs))
@@ -198,21 +198,21 @@ class OpDef:
         return [] if self._layouts is None else list(self._layouts(blocking, call, out))
 
     def plain_cost(self, blocking: Any, call: Any, out: Type) -> float:
-        """What the plain form costs, where others cost more than nothing."""
+        """The cost of the plain form, where other forms have a cost."""
         return 0.0 if self._cost is None else self._cost(blocking, call, out)
 
     def part_offset(
         self, result: Value, args: Sequence[Value | None], attrs: dict[str, Any]
     ) -> Expr | None:
-        """Where in its first operand the result begins, if it is a part of it in one piece."""
+        """Where in its first operand the result begins, if it is a contiguous part of it."""
         return None if self._part is None else self._part(result, *args, **attrs)
 
     def is_item(self, args: Sequence[Value | None]) -> bool:
-        """Whether the result is held by the list that is the first operand, or is that list."""
+        """Whether the result is an item of the list that is the first operand, or is that list."""
         return self._item is not None and self._item(*args)
 
     def is_join(self, result: Value, args: Sequence[Value | None], attrs: dict[str, Any]) -> bool:
-        """Whether the operands lie in the result one after the other."""
+        """Whether the operands are stored one after the other in the result."""
         return self._join is not None and self._join(result, *args, **attrs)
 
     def bind(
@@ -305,7 +305,7 @@ def op(
 
 
 def find_op(name: str) -> OpDef:
-    """The operator of this name; the nearest names where there is none."""
+    """The operator of this name; an error that names the nearest ones if there is none."""
     from tilewright.graph.ops import load_families
 
     load_families()
@@ -319,7 +319,7 @@ def _tuple(results: Any) -> tuple[Any, ...]:
 
 
 def _is_symbolic(value: Value | None) -> bool:
-    """Whether the shape or the known elements of a value follow from symbolic dimensions."""
+    """Whether the shape or the known elements of a value depend on symbolic dimensions."""
     if value is None:
         return False
     if not isinstance(value.type, TensorType) or not value.type.is_static:
@@ -330,7 +330,7 @@ def _is_symbolic(value: Value | None) -> bool:
 
 
 def _depends(attribute: Any) -> bool:
-    """Whether an attribute follows from symbolic dimensions."""
+    """Whether an attribute depends on symbolic dimensions."""
     if is_tuple(attribute):
         return any(map(_depends, attribute))
     return isinstance(attribute, Expr)

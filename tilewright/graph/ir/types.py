@@ -1,10 +1,10 @@
-"""Types of graph values: tensors with symbolic shapes, and what can be built of them.
+"""Types of graph values: tensors with symbolic shapes, and types composed of them.
 
     f32[n, 3, 224, 224]      tensor; a dimension is an index expression, a symbolic one a `Var`
     (f32[n], i64[])          tuple
     fn(f32[n]) -> f32[n]     function
     seq[f32[_, 4]]           sequence; `_` is a dimension that differs from element to element
-    seq[f32]                 sequence that was empty so far
+    seq[f32]                 sequence that has been empty so far
     seq[f32[...]]            sequence of tensors of different ranks
     opt[f32[4]]              optional
     List                     data type, declared in the module
@@ -36,12 +36,12 @@ from tilewright.ir import (
 )
 from tilewright.support.errors import UserError
 
-#: A dimension as users give it.
+#: A dimension as users may give it.
 Dim: TypeAlias = int | Expr
 
 
 class _String(DType):
-    """The elements of string tensors; they live on the host and are never compiled."""
+    """The type of elements of string tensors; these stay on the host and are never compiled."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class _String(DType):
 
 
 STRING: Final = _String()
-#: NumPy's arrays have no more.
+#: The most dimensions of NumPy's arrays.
 MOST_DIMENSIONS: Final = 64
 #: A dimension that may differ between the elements of one sequence.
 ANY: Final = Var("_")
@@ -70,7 +70,7 @@ def dtype_of(value: object) -> DType:
 
 
 class Type:
-    """Base of all types; `key` is what equal types have in common."""
+    """Base class of all types; types of one class are equal if their `key` is."""
 
     __slots__ = ()
 
@@ -118,7 +118,7 @@ class TensorType(Type):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        # Identity stands for equality of interned expressions; `==` on them builds an expression.
+        # Interned expressions are equal if identical; `==` on them builds an expression.
         return (self.dtype, *map(id, self.shape))
 
     @property
@@ -150,9 +150,9 @@ class TensorType(Type):
 
 
 class UnknownType(Type):
-    """Tensors of a known element type and unknown rank: what an empty sequence is made of.
+    """Tensors of a known element type and unknown rank: the elements of an empty sequence.
 
-    `differs` where a sequence has items of different ranks.
+    `differs` means that a sequence has items of different ranks.
     """
 
     __slots__ = ("differs", "dtype")
@@ -258,12 +258,12 @@ def as_dim(value: Any) -> Expr:
     return extent if isinstance(extent, Const) else simplify_size(extent)
 
 
-#: What callers can compute sizes by, before a program runs.
+#: Operations by which callers can compute sizes before a program runs.
 _PLAIN: Final = frozenset({"add", "sub", "mul", "floordiv", "floormod", "min", "max"})
 
 
 def is_plain_dim(dim: Expr) -> bool:
-    """Whether a dimension is whole numbers all the way: nothing in it is rounded or chosen."""
+    """Whether a dimension consists of integers and `_PLAIN` operations: no casts or selects."""
     if isinstance(dim, Const | Var):
         return True
     if isinstance(dim, Unary):
@@ -284,7 +284,7 @@ def fresh_dim(hint: str = "d") -> Var:
 
 
 def product(dims: Iterable[Any]) -> Expr:
-    """All dimensions multiplied."""
+    """The product of all dimensions."""
     result: Expr = const(1)
     for dim in dims:
         result = result * as_expr(dim)
@@ -292,7 +292,7 @@ def product(dims: Iterable[Any]) -> Expr:
 
 
 def is_single(shape: Sequence[Dim]) -> bool:
-    """Whether a shape is that of one number, with or without an axis."""
+    """Whether a shape is that of a single element, with or without an axis."""
     return not shape or (len(shape) == 1 and known_dim(shape[0]) == 1)
 
 

@@ -1,4 +1,4 @@
-"""Types that meet: branches that join, loops that widen, functions that are called."""
+"""Combining types: of the sides of branches, states of loops, arguments and parameters."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ MakeDim = Callable[[], Expr]
 
 
 def join(a: Type, b: Type) -> Type:
-    """A type that values of both have; dimensions that differ become fresh symbolic ones."""
+    """A type for values of both types; dimensions that differ become fresh symbolic ones."""
     return _join(a, b, fresh_dim)
 
 
 def join_elements(a: Type, b: Type) -> Type:
-    """What the elements of a sequence have in common; dimensions that differ become `ANY`."""
+    """The common type of elements of a sequence; dimensions that differ become `ANY`."""
     return _join(a, b, _any)
 
 
 def join_items(a: Type, b: Type) -> Type:
-    """The same for what is put into one sequence, in which tensors may have different ranks."""
+    """The same for items of one sequence, which may be tensors of different ranks."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.ndim == b.ndim:
         return join_elements(a, b)
     if a.dtype is not b.dtype:
@@ -49,7 +49,7 @@ def _any() -> Expr:
 def _join(a: Type, b: Type, fresh: MakeDim) -> Type:
     if a == b:
         return a
-    # Of an empty sequence nothing is known; one of different ranks stays one.
+    # The element type of an empty sequence fits any rank; one of different ranks stays.
     for one, other in ((b, a), (a, b)):
         if isinstance(one, UnknownType) and _dtype(other) is one.dtype:
             return one if one.differs else other
@@ -97,7 +97,7 @@ def _disagreement(a: Type, b: Type) -> UserError:
 
 
 def leaving(type_: Type, visible: Collection[Var]) -> Type:
-    """The type as it is seen outside: dimensions that only the inside knows become fresh ones."""
+    """The type outside a graph: dimensions that are only known inside become fresh ones."""
     return _leaving(type_, visible, fresh_dim)
 
 
@@ -122,7 +122,7 @@ def _is_visible(dim: Expr, visible: Collection[Var]) -> bool:
 
 
 def widened(param: Type, result: Type, own: Collection[Var]) -> Type:
-    """The type of a loop's state, given what a trip made of it; `own` dimensions take any size."""
+    """The type of a loop's state, given its type after an iteration; `own` dimensions are free."""
     if isinstance(param, TensorType) and isinstance(result, TensorType):
         if param.dtype is not result.dtype or param.ndim != result.ndim:
             raise _disagreement(param, result)
@@ -135,7 +135,7 @@ def widened(param: Type, result: Type, own: Collection[Var]) -> Type:
 
 
 def may_be(inferred: Type, written: Type) -> bool:
-    """Whether a value of the inferred type can have the written one: only numbers contradict."""
+    """Whether a value of the inferred type may have the written one: only numbers contradict."""
     if isinstance(inferred, UnknownType) or isinstance(written, UnknownType):
         return _dtype(inferred) is _dtype(written)
     if type(inferred) is not type(written) or len(inferred.parts) != len(written.parts):
@@ -155,9 +155,9 @@ def may_be(inferred: Type, written: Type) -> bool:
 def instantiate(
     params: Sequence[Type], results: Sequence[Type], args: Sequence[Type], visible: Collection[Var]
 ) -> tuple[Type, ...]:
-    """The types of the results of a call: dimensions of the parameters take those of the arguments.
+    """The types of a call's results: dimensions of parameters are bound to those of the arguments.
 
-    Dimensions that are `visible` around the call mean the same inside the function.
+    Dimensions that are `visible` around the call are the same ones inside the function.
     """
     if len(params) != len(args):
         raise UserError(f"the function takes {len(params)} arguments, not {len(args)}")

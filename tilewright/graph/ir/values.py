@@ -12,12 +12,12 @@ from tilewright.graph.ir.types import TensorType, Type
 from tilewright.ir import DType, Expr, const
 from tilewright.support.errors import UserError
 
-#: Elements of tensors up to this many are followed through shape arithmetic.
+#: Largest number of elements of tensors that are followed through shape arithmetic.
 KNOWN_LIMIT: Final = 1024
 
 
 class Value(ValueOperators):
-    """What a binding defines. A constant is a value with an array, and needs no binding.
+    """The value that a binding defines. A constant is a value with an array, without a binding.
 
     `known` are the elements where they are known at compile time: an array of expressions (over
     int64 for all integers), in which symbolic dimensions may occur.
@@ -28,7 +28,7 @@ class Value(ValueOperators):
     def __init__(self, name: str, type: Type, constant: Array | None = None) -> None:
         self.name, self.type, self.constant = name, type, constant
         self._known: Array | None = None
-        #: Where operators on this value go, while the graph is being built.
+        #: The builder that emits operators on this value, while the graph is being built.
         self.builder: Any = None
 
     @property
@@ -37,7 +37,7 @@ class Value(ValueOperators):
 
     @property
     def tensor(self) -> TensorType:
-        """The type, which must be a tensor's."""
+        """The type, which must be a tensor type."""
         if isinstance(self.type, TensorType):
             return self.type
         raise UserError(f"{self.name} is no tensor", reason=f"it is {self.type}")
@@ -62,7 +62,7 @@ class Value(ValueOperators):
 
     @property
     def is_known(self) -> bool:
-        """Whether `known` is more than None: quicker than to have all elements made for it."""
+        """Whether `known` is not None: faster, as no array of elements is made."""
         array = self.constant
         return self._known is not None or (array is not None and _has_elements(array, self.tensor))
 

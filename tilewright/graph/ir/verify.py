@@ -1,8 +1,8 @@
-"""Is a module well formed? Run between all passes in tests.
+"""Checks that a module is well formed. Run between all passes in tests.
 
 Values are defined once and before they are used; so are symbolic dimensions; constants have the
-types they claim; operators accept their operands and give what their outputs say; graphs inside
-expressions take and give what the expression asks for; functions and data types exist.
+types they claim; operators accept their operands, and outputs have the types these give; graphs
+inside expressions have the parameters and results they must have; functions and data types exist.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tilewright.graph.text.printer import binding_text
 from tilewright.ir import Expr, Var, free_vars
 from tilewright.support.errors import TilewrightError, UserError
 
-#: Graphs inside graphs, at most: what reads them may recurse.
+#: Most levels of graphs inside graphs: readers may recurse.
 MAX_NESTING: Final = 64
 _SHOWN: Final = 6
 
@@ -103,7 +103,7 @@ class _Verifier:
     def graph(self, graph: Graph) -> None:
         for param in graph.params:
             self.require(not param.is_constant, f"the parameter {param.name} is a constant")
-        # Dimensions that any parameter shows bare are known to all of them.
+        # Dimensions that are a size of any parameter are known to all parameters.
         self._dims.update(d for p in graph.params for d in _bare(p.type))
         for param in graph.params:
             self.define(param)
@@ -310,11 +310,11 @@ _RULES: dict[type[Node], Callable[[_Verifier, Any, Binding], None]] = {
 
 
 def _bare(type_: Type) -> list[Var]:
-    """The dimensions that a type defines: those it shows bare."""
+    """The dimensions that a type defines: those that are sizes by themselves."""
     if isinstance(type_, TensorType):
         return [d for d in type_.shape if isinstance(d, Var)]
     if isinstance(type_, FunctionType):
-        # The dimensions of a function's type are its own.
+        # The dimensions in a function type belong to it.
         return dims_of(type_)
     return [d for p in type_.parts for d in _bare(p)]
 

@@ -1,15 +1,15 @@
 """Layouts of images: plain N×C×spatial, or with the channels in blocks, N×(C/b)×spatial×b.
 
-A layout is a number: the width of a block, or 0 for plain. Channels that do not fill the last block
-are zero; whoever computes in a blocked layout keeps them so.
+A layout is a number: the width of a block, or 0 for plain. Channels that pad the last block are
+zero; every computation in a blocked layout keeps them so.
 
 Beside its declaration, an operator says in which layouts it can be computed:
 
     @max_pool.layouts
     def max_pool_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]: ...
 
-Each form names the layouts of operands and result, what it costs, and how to write it down. What
-has no such rule is computed on plain images.
+Each form names the layouts of operands and result, its cost, and how to emit it. Operators without
+such a rule are computed on plain images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.ir import DType, Expr
 from tilewright.target import Target
 
 PLAIN: Final = 0
-#: What a dimension that is known only at run time counts as.
+#: Assumed value of a dimension that is known only at run time.
 _UNKNOWN: Final = 32
 
 Emit = Callable[[Builder, Sequence[Any]], Any]
@@ -54,22 +54,22 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class Blocking:
-    """Which blocks suit a machine, and what computing with them costs."""
+    """The widths of blocks for a machine, and the costs of computing with them."""
 
     target: Target
-    #: Bytes of the smallest elements that are multiplied.
+    #: Bytes of the narrowest elements that are multiplied.
     itemsize: int = 4
     #: The widest block there may be; 0: any.
     widest: int = 0
 
     @property
     def is_last(self) -> bool:
-        """Whether there is one block, as wide as the image has channels (`layouts.last`)."""
+        """Whether there is a single block, as wide as the image has channels (`layouts.last`)."""
         return False
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Blocks of channels: a cache line of them, and less, down to a vector."""
+        """Widths of blocks: a cache line of channels, and less, down to a vector."""
         lanes = self.target.lanes("float32")
         width = max(lanes, self.target.caches.line // self.itemsize)
         found = [width]
@@ -78,7 +78,8 @@ class Blocking:
         return tuple(w for w in found if not self.widest or w <= self.widest)
 
     def blocks(self, type_: Type) -> list[int]:
-        """The blocked layouts that an image may have: the widest two that the channels fill."""
+        """The blocked layouts that an image may have: the widest two that its channels fill, or the
+        narrowest."""
         channels = channels_of(type_)
         if channels is None:
             return []
@@ -86,7 +87,7 @@ class Blocking:
         return whole[:2] or [self.widths[-1]]
 
     def number(self, layout: int) -> int:
-        """Layouts counted from 0, the plain one."""
+        """The number of a layout, counted from 0 for plain."""
         return (PLAIN, *self.widths).index(layout)
 
     def layout(self, type_: Type, number: int) -> int:
@@ -97,11 +98,11 @@ class Blocking:
     # ---- costs ----------------------------------------------------------------------------------
 
     def products(self, count: float, dtype: DType, share: float) -> float:
-        """Cycles for so many multiply-adds at a share of the peak rate."""
+        """Cycles for `count` multiply-adds at a share of the peak rate."""
         return count / (self.target.lanes(dtype) * self.target.fma_ports * share)
 
     def copy(self, elements: float, dtype: DType) -> float:
-        """Cycles to read and write so many elements."""
+        """Cycles to read and write this many elements."""
         return self.target.timing.copy_cycles * elements / self.target.lanes(dtype)
 
     def change(self, type_: TensorType, old: int, new: int) -> float:
@@ -114,14 +115,14 @@ class Blocking:
 
 
 def channels_of(type_: Type) -> int | None:
-    """The number of channels, for a tensor of numbers that may be an image."""
+    """The number of channels of a tensor that may be an image."""
     if not isinstance(type_, TensorType) or type_.ndim < 3 or not _is_counted(type_.dtype):
         return None
     return known_dim(type_.shape[1]) or None
 
 
 def _is_counted(dtype: DType) -> bool:
-    """Whether convolutions take or give such numbers: floats, bytes, and sums of bytes."""
+    """Whether convolutions take or give such elements: floats, bytes, and sums of bytes."""
     return dtype.is_float or (dtype.is_integer and dtype.bits in (8, 32))
 
 
@@ -141,14 +142,14 @@ def blocked_type(type_: TensorType, block: int) -> TensorType:
 
 
 def is_view(type_: TensorType, block: int) -> bool:
-    """Whether the layout keeps all elements where they are in the plain image."""
+    """Whether the layout stores all elements in the order of the plain image."""
     if block == PLAIN:
         return True
     ones = all(known_dim(d) == 1 for d in type_.shape[2:])
     return ones and (channels_of(type_) or 1) % block == 0
 
 
-# ---- writing changes down -----------------------------------------------------------------------
+# ---- conversions --------------------------------------------------------------------------------
 
 
 def change_layout(builder: Builder, value: Value, plain: TensorType, old: int, new: int) -> Value:
@@ -169,10 +170,10 @@ def change_layout(builder: Builder, value: Value, plain: TensorType, old: int, n
 def elementwise_layouts(
     blocking: Blocking, call: Call, out: TensorType, *, whole: int = 0
 ) -> Iterator[Form]:
-    """An operator on tensors that broadcast by NumPy's rules, and has no attributes on axes. Every
-    element takes the last `whole` operands as they are."""
+    """An operator on tensors that broadcast by NumPy's rules, without attributes on axes. The last
+    `whole` operands apply to every element as they are."""
     if out.size == 1:
-        return  # of numbers, none would bring the blocked layout along
+        return  # a scalar has no operands in a blocked layout
     images = len(call.args) - whole
     for block in blocking.blocks(out):
         sides = [_side(a, out, block) for a in call.args[:images]] + ["scalar"] * whole
@@ -185,7 +186,7 @@ def elementwise_layouts(
 
 
 def _side(value: Value | None, out: TensorType, block: int) -> str:
-    """How an operand takes part: as an image, by channel, the same for all channels, or scalar."""
+    """The role of an operand: image, by channel, the same for all channels, or scalar."""
     if value is None or value.tensor.size == 1:
         return "scalar"
     own = (1,) * (out.ndim - value.ndim) + value.shape
@@ -195,7 +196,7 @@ def _side(value: Value | None, out: TensorType, block: int) -> str:
 
 
 def _keeps_zero(call: Call, sides: Sequence[str]) -> bool:
-    """Whether zeros give zero: what fills the last block stays zero."""
+    """Whether zeros give zero, so that the padding of the last block stays zero."""
     if "spread" in sides:
         return False
     arrays: list[Any] = []
@@ -210,7 +211,7 @@ def _keeps_zero(call: Call, sides: Sequence[str]) -> bool:
 
 
 def _broadcast(call: Call, sides: Sequence[str], rank: int, block: int) -> Emit:
-    """The same call, with operands of fewer dimensions brought into the blocked layout."""
+    """The same call, with operands that are not images brought into the blocked layout."""
 
     def by_channel(builder: Builder, value: Value) -> Value:
         full = [*(1,) * (rank - value.ndim), *value.shape]
@@ -231,7 +232,7 @@ def _broadcast(call: Call, sides: Sequence[str], rank: int, block: int) -> Emit:
 
 
 def _cleared(emit: Emit, channels: int) -> Emit:
-    """The same, with zeros in what fills the last block."""
+    """The same, with the padding of the last block cleared."""
 
     def then_clear(builder: Builder, args: Sequence[Any]) -> Any:
         return builder.emit("clear_fill", emit(builder, args), channels=channels)
@@ -240,7 +241,7 @@ def _cleared(emit: Emit, channels: int) -> Emit:
 
 
 def window_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """A window that slides over each channel: the block is one more axis, of which it sees one."""
+    """A window that slides over each channel: the block is one more axis, with a window of 1."""
     rank = out.ndim - 2
     attrs = dict(call.attrs)
     for name in ("kernel", "strides", "dilations"):
@@ -265,8 +266,7 @@ def same_on_blocks(
 
 
 def last_layouts(blocking: Blocking, call: Call, out: TensorType, **attrs: Any) -> Iterator[Form]:
-    """The same operator along channels that come last, of images that each have their own number
-    of them."""
+    """The same operator on images with channels last, each with its own number of channels."""
 
     def emit(builder: Builder, args: Sequence[Any]) -> Any:
         return builder.emit(call.op, *args, **{**call.attrs, **attrs})

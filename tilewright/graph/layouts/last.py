@@ -1,7 +1,7 @@
 """Images with their channels last: one block that holds all of them, N×1×spatial×C.
 
-That is what tensor instructions of GPUs take: neighbours of the sum over channels are neighbours in
-memory, and pixels are rows of a product. Costs are in nanoseconds.
+Tensor instructions of GPUs take them so: terms of the sum over channels are contiguous, and pixels
+are rows of a product. Costs are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.ir import DType
 
 #: The number of the layout with channels last.
 LAST: Final = 1
-#: Bytes that are best loaded at once: channels are filled up to so many where they are fewer.
+#: Bytes that are best loaded at once: fewer channels are padded to this.
 _VECTOR: Final = 16
 
 
@@ -24,7 +24,7 @@ _VECTOR: Final = 16
 class ChannelsLast(Blocking):
     """Layouts for GPUs: a block is as wide as the image has channels."""
 
-    #: The most bytes that floats are stored in.
+    #: The most bytes that a float is stored in.
     floats: int = 4
 
     @property
@@ -61,7 +61,7 @@ class ChannelsLast(Blocking):
     # ---- costs ----------------------------------------------------------------------------------
 
     def convolution(self, products: float, dtype: DType, *, last: bool) -> float:
-        """The time of a convolution of so many products of elements of a type."""
+        """Nanoseconds of a convolution of this many multiply-adds on elements of a type."""
         gpu, size = self.target.gpu, self.size_of(dtype)
         assert gpu is not None
         if not self.multiplies(dtype):

@@ -1,11 +1,11 @@
 """The cheapest choice of forms for a sequence of calls: dynamic programming over known layouts.
 
-Values that are plain in all forms, and calls that have to do with such alone, are left out: there
-is nothing to choose. The other calls are taken in order. A state is a set of bits for each live
-value: the layouts in which it is available. Of all ways to a state, the cheapest is kept. A layout
-that a form needs and that is not available is converted from the nearest one, and available from
-then on. The plan is the best there is as long as the states stay within the limit; beyond it, only
-the cheapest go on, so that time grows with the number of calls alone.
+Values that are plain in all forms, and calls on such values alone, are left out: there is nothing
+to choose. The other calls are visited in order. A state is a bit mask for each live value: the
+layouts in which it is available. Of all ways to a state, the cheapest is kept. A layout that a form
+needs and that is not available is converted from the one that is cheapest to convert, and available
+from then on. The plan is optimal as long as the states stay within the limit; beyond it, only the
+cheapest are kept, so that time is linear in the number of calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heapq import nsmallest
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-#: States that are kept after each call.
+#: Most states that are kept after each call.
 STATES: Final = 128
 
 #: `change(value, old, new)`: the cost of converting a value to another layout.
@@ -40,7 +40,7 @@ class PlannedCall(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """The cheapest way to a state: its cost, the option taken last, and the way before."""
+    """The cheapest way to a state: its cost, the last option, and the way before that."""
 
     cost: float
     option: int
@@ -48,7 +48,7 @@ class _Way(NamedTuple):
 
 
 def plan(steps: Sequence[PlannedCall], change: Change, limit: int = STATES) -> list[int]:
-    """The number of the option to take for each step; values that no step makes are plain."""
+    """The number of the option for each step; values that no step makes are plain."""
     varied = _varied(steps)
     narrowed = [_about(step, varied) for step in steps]
     open_ones = [k for k, step in enumerate(narrowed) if not _is_settled(step)]
@@ -65,7 +65,7 @@ def _varied(steps: Sequence[PlannedCall]) -> set[int]:
 
 
 def _about(step: PlannedCall, values: Container[int | None]) -> PlannedCall:
-    """What a step has to do with some values; others are plain all the time."""
+    """A step restricted to some values; all others are always plain."""
     options = [o._replace(takes=tuple(t for t in o.takes if t[0] in values)) for o in step.options]
     return PlannedCall(step.made if step.made in values else None, options)
 
@@ -108,13 +108,13 @@ def _planned(steps: Sequence[PlannedCall], change: Change, limit: int) -> list[i
     return _options(min(ways.values(), key=lambda way: way.cost))
 
 
-#: Places in a state, and the layouts that are available there from then on.
+#: Indices in a state, and the masks of layouts available there from then on.
 _Changes = Sequence[tuple[int, int]]
 
 
 class _Outcomes(dict[State, list[tuple[float, _Changes]]]):
-    """What each option of a step costs, and what it changes, by the layouts in which the values
-    that it is about are available: most states differ in others."""
+    """For each option of a step its cost and its changes of the state, by the layouts available of
+    the values that it reads: most states differ only in other values."""
 
     def __init__(
         self,
@@ -146,15 +146,15 @@ def _changed(state: State, changes: _Changes) -> list[int]:
 
 
 def _picked(places: Sequence[int]) -> Callable[[Sequence[int]], State]:
-    """What takes the items at some places."""
+    """A function that takes the items at some indices."""
     if len(places) > 1:
         return itemgetter(*places)
-    # An itemgetter of a single place gives an item, of none it does not exist.
+    # An itemgetter of one index gives a bare item; of none, it does not exist.
     return lambda items: tuple(items[k] for k in places)
 
 
 def cost_of(steps: Sequence[PlannedCall], chosen: Sequence[int], change: Change) -> float:
-    """What a choice of options costs altogether."""
+    """The total cost of a choice of options."""
     held: dict[int, int] = {}
     prices = _Prices(change)
     total = 0.0
@@ -171,13 +171,13 @@ def cost_of(steps: Sequence[PlannedCall], chosen: Sequence[int], change: Change)
 
 
 def nearest_layout(mask: int, value: int, wanted: int, change: Change) -> int:
-    """Of the layouts available, the one that is cheapest to convert to `wanted`."""
+    """Of the available layouts, the one that is cheapest to convert to `wanted`."""
     at_hand = [k for k in range(mask.bit_length()) if mask >> k & 1]
     return min(at_hand, key=lambda old: change(value, old, wanted))
 
 
 class _Prices(dict[tuple[int, int, int], float]):
-    """The cost of converting a value from the nearest of some layouts to another one."""
+    """The cost of converting a value to a layout from the cheapest of those available."""
 
     def __init__(self, change: Change) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class _Prices(dict[tuple[int, int, int], float]):
 def _take(
     state: Sequence[int], places: Mapping[int, int], option: Option, prices: _Prices
 ) -> tuple[float, Sequence[int]]:
-    """What an option costs in a state, and the layouts available afterwards."""
+    """The cost of an option in a state, and the layouts available afterwards."""
     held, cost = state, option.cost
     for value, wanted in option.takes:
         k = places[value]

@@ -1,4 +1,4 @@
-"""Passes over graphs: plain functions `Module -> Module`, one a file."""
+"""Passes over graphs: plain functions `Module -> Module`, one per file."""
 
 # pyright: reportUnusedImport=false
 from tilewright.graph.passes.absorb_transposes import absorb_transposes

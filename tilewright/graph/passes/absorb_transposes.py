@@ -1,15 +1,16 @@
-"""Lets products read their operands as they were before they were transposed.
+"""Folds transposes of operands into the products that read them.
 
     t = transpose(q, axes=[0, 2, 1, 3])
     y = matmul(t, u)                     -->     y = einsum(q, u, equation="aibk,abkj->abij")
 
-For GPUs, where products copy tiles of their operands to shared memory anyhow: such as the heads of
-attention, which are a dimension between the rows. Neighbours in memory must stay neighbours of a
-tile: of a row, a column or the sum.
+For GPUs, whose products copy tiles of their operands to shared memory anyway. A common case is
+attention, where the heads are a dimension between the rows and their elements. The contiguous
+dimension of an operand must be a row, column or summed dimension of the product, not a batch one.
 
-Weights are transposed instead where their rows are no whole vectors, which copies go by, and their
-columns are: such as those of a classifier with an odd number of classes. Those of bytes, and of
-float32 where products are of TF32, come to lie along the sum, which tensor instructions want.
+Constant weights are transposed at compile time where their rows are not a whole number of vectors,
+the unit of those copies, but their columns are: for example in a classifier with an odd number of
+classes. Weights of bytes, and of float32 where products use TF32, are stored contiguously along
+the summed axis, as tensor instructions want.
 
     y = matmul_integer(x, w, z)     -->     y = sub(matmul(x, transposed w, int32), z * sums of w)
 """
@@ -32,13 +33,13 @@ from tilewright.graph.rules.transposes import equation_of, order_of
 from tilewright.ir import DType
 
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz")
-#: Elements of a vector of the narrow floats that tensor instructions multiply.
+#: Elements in a vector of the narrow floats that tensor instructions multiply.
 _VECTOR: Final = 8
 _INT32: Final = DType.of("int32")
 
 
 class _Product(NamedTuple):
-    """What the dimensions of both operands and of the result are called."""
+    """The dimension letters of both operands and of the result."""
 
     operands: tuple[str, str]
     result: str
@@ -54,13 +55,13 @@ def _is_byte(dtype: DType) -> bool:
 
 
 def lies_along_sum(dtype: DType) -> bool:
-    """Whether tensor instructions want a type along the sum."""
+    """Whether tensor instructions want operands of a type contiguous along the summed axis."""
     is_wide = dtype.is_float and dtype.bits == 32
     return _is_byte(dtype) or (is_wide and PassContext.current().precision == TF32)
 
 
 def absorb_transposes(module: Module) -> Module:
-    """The module with transposes of factors as part of their products."""
+    """The module with transposes of operands folded into their products."""
     changed = module.map(lambda f: RuleRewriter(f, _rules).graph(f))
     return module if changed is module else dead_code(changed)
 
@@ -82,7 +83,7 @@ def _absorbed(s: Site) -> Value | None:
 
 
 def _with_whole_rows(s: Site) -> Value | None:
-    """A product by constant weights whose rows are whole vectors."""
+    """A product by constant weights, transposed so that their rows are whole vectors."""
     w = s.arg(1)
     if w.constant is None or w.ndim != 2 or not s.makers.may_change(w):
         return None
@@ -97,7 +98,7 @@ def _with_whole_rows(s: Site) -> Value | None:
 
 
 def _along_sum(s: Site) -> Value | None:
-    """A product by constant bytes, which have no zero point, or one that they take in."""
+    """A product by constant bytes without a zero point, or with one that they can absorb."""
     x, (w, x_zero, w_zero) = s.arg(0), s.call.args[1:4]
     is_matrix = w is not None and w.ndim == 2 and x.ndim >= 2
     columns = centred_bytes(w, w_zero, axis=1) if is_matrix and _is_byte(x.dtype) else None
@@ -117,7 +118,7 @@ def _along_sum(s: Site) -> Value | None:
 
 
 def _source(s: Site, k: int, labels: str, product: _Product) -> tuple[Value, str] | None:
-    """What an operand was before it was transposed, with its dimensions' names."""
+    """The source of a transposed operand, with the letters of its dimensions."""
     inner = s.private(s.args[k], "transpose")
     source = None if inner is None else inner.args[0]
     if inner is None or source is None:
@@ -146,7 +147,7 @@ def _of_einsum(call: Call) -> _Product | None:
     names = _split(equation)
     if len(names) != 3 or "->" not in equation:
         return None
-    # Letters that are named twice, and `...`, are left alone.
+    # Equations with a letter twice in one operand, or with `...`, are left alone.
     if any(len(set(n)) != len(n) or not set(n) <= _LETTERS for n in names):
         return None
     left, right, result = names

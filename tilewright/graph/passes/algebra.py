@@ -4,7 +4,7 @@
     b = relu(a)                                  -->     y = relu(x)
     y = transpose(b, axes=[0, 3, 1, 2])
 
-What the rules give is equal element by element, but for the order in which sums are added up.
+The rules preserve every element exactly, except for the order in which sums are added up.
 """
 
 from __future__ import annotations

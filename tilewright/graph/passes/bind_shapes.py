@@ -35,13 +35,13 @@ def _bound(module: Module, shapes: Mapping[str, Sequence[Any]]) -> Module:
     made = module.map(lambda f: rewriter.graph(f) if f is main else f)
     for binding in made.main.body:
         if isinstance(binding.expr, Call):
-            # Numbers may not be what operators ask of sizes.
+            # Operators may have conditions on sizes that these numbers violate.
             binding.expr.op.infer(binding.expr.args, binding.expr.attrs)
     return made
 
 
 def require_shapes(shapes: Any) -> None:
-    """Refuse what is no shape of an input: numbers, names of dimensions, or None for any size."""
+    """Refuse anything but a shape of an input: numbers, names of dimensions, or None (any size)."""
     if not isinstance(shapes, Mapping):
         reason = f"got {type(shapes).__name__}"
         raise UserError("shapes must be a dict of shapes by the names of inputs", reason=reason)

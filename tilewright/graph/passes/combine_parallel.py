@@ -5,10 +5,10 @@
     v = matmul(x, wv)                            k = slice(j, 64, 128)
                                                  v = slice(j, 128, 192)
 
-Maps that follow all of them alike, such as the addition of a bias, are joined too. Products that
-fill a kernel by themselves stay separate, as do those whose slices would have to be copied: that
-costs more than sharing gains. What is small depends on the device; the option `combine_limit` sets
-how many multiplications that is.
+Elementwise maps that follow all of them in the same way, such as the addition of a bias, are joined
+too. Products that fill a kernel by themselves stay separate, as do those whose slices would have to
+be copied: that costs more than sharing gains. What is small depends on the device; the option
+`combine_limit` sets the limit, in multiplications.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.graph.rules import speaks_of_places
 from tilewright.target import Target
 
-#: Multiplications of a product that is small, by the kind of device: GPUs are filled by more.
+#: Most multiplications of a small product, by the kind of device: it takes more to fill a GPU.
 _LIMITS: Final = {"cpu": 1 << 15, "gpu": 1 << 28}
-#: What a size counts as there that is known only when the program runs.
+#: Assumed value of a size that is known only at run time; None: such products are not small.
 _UNKNOWN: Final = {"cpu": None, "gpu": 128}
-#: Views that are followed to what reads them.
+#: Longest chain of views that is followed to find the readers of a value.
 _VIEWS: Final = 3
 #: Operators of (x, weight, bias).
 _PRODUCTS: Final = ("matmul", "gemm", "dense")
@@ -51,7 +51,7 @@ def combine_parallel(target: Target) -> Callable[[Module], Module]:
 
 
 class _Small(NamedTuple):
-    """How many multiplications are small, and what counts for a size that is not known."""
+    """The most multiplications of a small product, and the assumed value of an unknown size."""
 
     limit: int
     unknown: int | None
@@ -123,10 +123,10 @@ class _Combiner(Rewriter):
             self.replace(head, part)
             start += size
 
-    # ---- what follows alike ---------------------------------------------------------------------
+    # ---- maps that follow all products ----------------------------------------------------------
 
     def _stages(self, heads: Sequence[Value]) -> list[list[Binding]]:
-        """What follows all values alike, one map after the other."""
+        """The maps that follow all values in the same way, one row after the other."""
         stages: list[list[Binding]] = []
         rows = self._followers(heads)
         while rows is not None:
@@ -135,7 +135,7 @@ class _Combiner(Rewriter):
         return stages
 
     def _is_read_in_place(self, value: Value, depth: int = 0) -> bool:
-        """Whether all that reads a part can read it where it is, inside of the whole."""
+        """Whether all readers of a slice can read it in place, from the joined result."""
         return all(self._reads_in_place(u, depth) for u in self._users[-1].get(value, ()))
 
     def _reads_in_place(self, user: Binding | None, depth: int) -> bool:
@@ -147,7 +147,7 @@ class _Combiner(Rewriter):
         return self._facts(call, [v.type for v in user.outputs]).kind <= LoopKind.INJECTIVE
 
     def _followers(self, heads: Sequence[Value]) -> list[Binding] | None:
-        """The maps that read each of the values, if they are the same but for constants."""
+        """The maps that each read one of the values, if they differ only in constants."""
         users = [self._users[-1].get(h, []) for h in heads]
         if any(len(u) != 1 or u[0] is None for u in users):
             return None
@@ -166,7 +166,7 @@ class _Combiner(Rewriter):
 
 
 def _is_along_channels(row: Binding, call: Call, head: Value) -> bool:
-    """Whether a map reads `head` and constants for its last axis, and keeps its shape."""
+    """Whether a map reads only `head` and constants along its last axis, and keeps its shape."""
     if row.outputs[0].shape != head.shape or speaks_of_places(call):
         return False
     channels = known_dim(head.shape[-1])
@@ -186,7 +186,7 @@ def _is_vector(value: Value | None, channels: int | None) -> bool:
 
 
 class _Weights(NamedTuple):
-    """The constants of a product: weights with one column per output, and what is added."""
+    """The constants of a product: weights with one column per output, and the bias."""
 
     columns: Array
     bias: Array | None
@@ -262,7 +262,7 @@ def _key(binding: Binding, small: _Small) -> Hashable | None:
 
 
 def _users(graph: Graph) -> dict[Value, list[Binding | None]]:
-    """The bindings of a graph that read each value; None for what is not a call in it."""
+    """The bindings of a graph that read each value; None: a result or a graph inside reads it."""
     users: dict[Value, list[Binding | None]] = {}
     for value in graph.results:
         users.setdefault(value, []).append(None)

@@ -1,10 +1,10 @@
-"""Computes equal things once.
+"""Computes equal expressions once.
 
     a = exp(x)                   a = exp(x)
     b = exp(x)           -->     c = add(a, a)
     c = add(a, b)
 
-A graph inside another finds what was computed around it, not the other way round.
+An inner graph reuses what the graphs around it computed, not the other way round.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tilewright.graph.ir import (
 from tilewright.graph.ir.attributes import attribute_key
 from tilewright.graph.rewriting.rewrite import Rewriter
 
-#: Constants up to this many bytes are compared by what they hold, larger ones by identity.
+#: Constants up to this many bytes are compared by content, larger ones by identity.
 _COMPARED: Final = 1 << 16
 
 
 def common_subexpressions(module: Module) -> Module:
-    """The module in which equal pure calls on equal operands are one."""
+    """The module with equal pure calls on equal operands merged."""
     return module.map(lambda f: _Merger().graph(f))
 
 
@@ -39,7 +39,7 @@ class _Merger(Rewriter):
     def __init__(self) -> None:
         super().__init__()
         self._seen: dict[Hashable, Binding] = {}
-        #: What each open graph added, to be forgotten when it closes.
+        #: The keys that each open graph added, removed when it closes.
         self._added: list[list[Hashable]] = []
 
     def enter(self, graph: Graph) -> None:

@@ -4,10 +4,10 @@
     y = reshape(x, shape=[3])        -->     …
     z = branch(bool(True), then, …)          (the bindings of `then`)
 
-Bounded in memory: results that would take much more of it than their operands stay as they are,
-but for weights, which would otherwise be made, and could not be packed, in every run.
-Bounded in time: long sums are computed by native code, where `folding_by` is given a way, and once
-a pass has taken too long, only what is small is folded.
+Bounded in memory: results much larger than their operands stay calls, except for weights, which
+would otherwise be computed in every run and could not be packed.
+Bounded in time: long sums are computed by native code where `folding_by` supplies it, and once a
+pass has taken too long, only small results are folded.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from tilewright.graph.sizes.conditions import open_conditions
 from tilewright.ir import Const, Expr, const
 from tilewright.support.errors import UserError
 
-#: Bytes that a folded result may take beyond its operands, and all of them together; the options
-#: `fold_limit` and `fold_total` set others.
+#: Bytes by which one folded result may exceed its operands, and all folded results together; the
+#: options `fold_limit` and `fold_total` set others.
 FOLD_LIMIT: Final = 16 << 20
 FOLD_TOTAL: Final = 128 << 20
-#: Seconds after which a pass folds only what is small; the option `fold_seconds`.
+#: Seconds after which a pass folds only small results; the option `fold_seconds`.
 FOLD_SECONDS: Final = 20.0
-#: Additions in sums from which on it is worth compiling a call in order to fold it.
+#: Additions in a call's sums from which on it is compiled in order to fold it.
 _LONG: Final = 1 << 27
 
-#: How NumPy refuses elements: an index that is too large, a string that is no number, a size that
-#: is negative. All else that a reference raises is a fault of ours, and is not hidden.
+#: How NumPy refuses bad elements: an index out of range, a string that is not a number, a negative
+#: size. Any other exception of a reference is our own bug, and is not hidden.
 _REFUSALS: Final = (ValueError, IndexError, ArithmeticError, MemoryError)
 
 #: Computes a call on its constants.
@@ -69,12 +69,12 @@ def by_reference(call: Call, outputs: Sequence[Value]) -> Sequence[Any]:
 
 
 def constant_folding(module: Module) -> Module:
-    """The module with what is known computed."""
+    """The module with everything that is known at compile time computed."""
     return _folded(module, by_reference)
 
 
 def folding_by(native: Apply) -> Pass:
-    """The pass with another way for calls that take long."""
+    """The pass, with `native` for calls that take long."""
 
     def constant_folding(module: Module) -> Module:
         return _folded(module, native)
@@ -93,8 +93,8 @@ def _folded(module: Module, native: Apply) -> Module:
 
 
 def _weights(function: Function) -> set[Value]:
-    """The values that constants alone make and that become weights of products, directly or by way
-    of other such values."""
+    """The values that are computed from constants alone and become weights of products, directly or
+    through other such values."""
     found = set[Value]()
     for graph in all_graphs(function):
         calls = [(b.outputs, b.expr) for b in graph.body if isinstance(b.expr, Call)]
@@ -111,7 +111,7 @@ def _weights(function: Function) -> set[Value]:
 
 
 class _Limits:
-    """What folding may still take."""
+    """The memory and time that are left for folding."""
 
     def __init__(self, each: int, total: int, seconds: float) -> None:
         self._each, self._left = each, total
@@ -170,7 +170,7 @@ class _Folder(Rewriter):
         known = [_known_array(v) for v in binding.outputs]
         found = [a for a in known if a is not None]
         if found and len(found) == len(known):
-            # What must hold of dimensions is asked by nobody else.
+            # Calls with open conditions on dimensions stay: nothing else checks these.
             return None if open_conditions(call) else found
         args = [a for a in call.args if a is not None]
         if any(a.constant is None for a in args):
@@ -198,12 +198,12 @@ class _Folder(Rewriter):
 def _bytes(value: Value) -> int | None:
     if not isinstance(value.type, TensorType):
         return None
-    # A result whose size depends on the data is no larger than its operands, near enough.
+    # A size that depends on the data counts as 0: such results hardly exceed their operands.
     return (value.type.size or 0) * value.type.dtype.itemsize
 
 
 def _known_array(value: Value) -> Array | None:
-    """The elements, if all of them are numbers."""
+    """The elements, if all of them are known numbers."""
     known = value.known
     if known is None or not all(isinstance(e, Const) for e in known.ravel()):
         return None

@@ -26,7 +26,7 @@ from tilewright.ir import Var
 
 
 def dead_code(module: Module) -> Module:
-    """The module without what has no effect on its results."""
+    """The module without bindings and functions that do not affect its results."""
     module = module.map(lambda f: _Liveness(f).graph(f))
     reached = _reached(module)
     if len(reached) == len(module.functions):
@@ -36,12 +36,12 @@ def dead_code(module: Module) -> Module:
 
 
 class _Liveness:
-    """Walks bindings backwards with the values and dimensions that are needed below."""
+    """Walks bindings backwards with the values and dimensions that later ones need."""
 
     def __init__(self, function: Function) -> None:
         self._values: set[Value] = set()
         self._dims: set[Var] = set()
-        #: The binding that each dimension is defined by; others show it only.
+        #: The binding that defines each dimension; other bindings only use it.
         self._definers: dict[Var, Binding] = {}
         self._find_definers(function, {d for p in function.params for d in dims_of(p.type)})
 

@@ -4,9 +4,9 @@
     b = batch_norm(a, scale, bias, mean, var)    -->     y = conv(x, w * f, t)
     y = mul(b, f32(2.0))
 
-Factors go backwards into the product that makes what they multiply, or forwards into the one that
-reads it; those of two operands that are both computed are multiplied in after the product. Only
-results of 32 bits and more are rounded differently without anyone seeing it: others are left alone.
+Factors move backwards into the product that computes the scaled value, or forwards into the product
+that reads it; factors on two computed operands are applied after the product. Only for results of
+32 bits and more: in narrower types the difference in rounding would show.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ from tilewright.graph.rules import RuleRewriter, scale_rules
 
 
 def fold_scale(module: Module) -> Module:
-    """The module with factors and addends in the constants of products."""
+    """The module with factors and addends folded into the constants of products."""
     return module.map(lambda f: RuleRewriter(f, scale_rules).graph(f))

@@ -1,4 +1,4 @@
-"""Puts calls together that become one kernel.
+"""Groups calls that become one kernel.
 
     a = conv2d(x, w)                 def group():
     b = add(a, bias)                     a = conv2d(x, w)
@@ -7,11 +7,11 @@
                                          return c
                                      y = fused(group)
 
-What goes together is read off the loops (`graph.fusion.definitions`): maps join the group that
+Whether calls fuse follows from their loops (`graph.fusion.definitions`): maps join the group that
 computes one of their operands, be it a contraction, a reduction or other maps; reductions take in
 cheap maps before them. One pass over the bindings: every group has a position at which all of it
-can run, and a call joins if its other operands are there by then, or if the group can wait until
-they are.
+can run, and a call joins if its other operands are computed before that position, or if the group
+can be moved behind them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tilewright.ir import Var
 from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
-#: Calls in one group, at most, and what an element of its result may cost: large groups take long
-#: to compile and fill the registers.
+#: Most calls in one group, and highest cost of an element of its result: large groups take long to
+#: compile and run out of registers.
 MAX_CALLS: Final = 32
 MAX_COST: Final = 200
-#: Maps before a reduction run once for each pass over its operand; they must not cost more.
+#: Highest cost of maps before a reduction, which recomputes them in each pass over its operand.
 _CHEAP_BEFORE: Final = 8
-#: Maps behind a sum of products that cost so much may be better in a kernel of their own.
+#: From this cost on, maps after a sum of products may be better in a kernel of their own.
 _LONG_AFTER: Final = 8
 _TOGETHER, _APART = "together", "apart"
 
@@ -48,7 +48,7 @@ def fuse(target: Target) -> Pass:
     """The pass for a machine."""
 
     def fuse(module: Module) -> Module:
-        """The module with calls that make one kernel put together."""
+        """The module with calls that make one kernel grouped."""
         limit = int(PassContext.current().option("max_fused_calls", MAX_CALLS))
         setting = _Setting(FactTable(), limit, target)
         return module.map(lambda f: _fused(f, setting))
@@ -57,22 +57,22 @@ def fuse(target: Target) -> Pass:
 
 
 class _Setting(NamedTuple):
-    """What is the same for all graphs of a module."""
+    """What all graphs of a module share."""
 
     table: FactTable
     limit: int
     target: Target
 
     def facts_of(self, binding: Binding, joins: Joins) -> Facts:
-        """What a binding's loops do."""
+        """What the loops of a binding do."""
         facts = _facts_of(binding, self.table, joins)
         is_part = facts.kind is LoopKind.MAP and facts.moves and _is_part(binding)
         return facts._replace(kind=LoopKind.INJECTIVE) if is_part and self.chooses else facts
 
     @property
     def chooses(self) -> bool:
-        """Whether kernels may choose, element by element, between what others compute: threads that
-        choose alike lie together, and a launch costs more than reading some elements twice."""
+        """Whether a kernel may select, element by element, between several fused computations.
+        On GPUs neighbouring threads select alike, and a launch costs more than repeated reads."""
         return self.target.gpu is not None
 
 
@@ -94,14 +94,14 @@ def _with_inner(binding: Binding, setting: _Setting) -> Binding:
 
 
 class _Group:
-    """Calls that run together, at the place of the binding number `position`."""
+    """Calls that run together, at the position of the binding number `position`."""
 
     def __init__(self, kind: LoopKind, position: int) -> None:
         self.kind, self.position = kind, position
         self.members: list[int] = []
         self.cost = 0
         self.transposes = False
-        #: Whether something outside reads a result, so that it cannot run later any more.
+        #: Whether a call outside reads a result, so that the group cannot be moved any more.
         self.is_read = False
 
 
@@ -113,11 +113,11 @@ class _Fuser:
         self._chooses = setting.chooses
         self._facts = [setting.facts_of(b, joins) for b in body]
         self._makers = {v: b for b in body for v in b.outputs}
-        #: Whether what reads a value goes with what makes it, where that was asked.
+        #: Decisions so far: whether the readers of a value are fused with its producer.
         self._borders: dict[Value, bool] = {}
         self._uses = users_of(graph, body)
         self._owner: dict[Value, _Group] = {}
-        #: The binding that shows a dimension first; those of the parameters are there before.
+        #: The binding at which each dimension is first known; -1 for those of the parameters.
         self._shown = dict.fromkeys((d for p in graph.params for d in dims_of(p.type)), -1)
         self._groups: list[_Group] = []
 
@@ -156,12 +156,12 @@ class _Fuser:
                 self._owner[value] = group
 
     def _when(self, value: Value, group: _Group) -> int:
-        """The position at which a value is there for a group."""
+        """The position at which a value is computed; -1 for inputs and for the group's own."""
         owner = self._owner.get(value)
         return -1 if owner is None or owner is group else owner.position
 
     def _choose(self, index: int, binding: Binding, facts: Facts) -> _Group | None:
-        """The group to join, if there is one: rather a contraction, and rather a late one."""
+        """The group to join, if any: contractions are preferred, then the latest group."""
         if facts.kind >= LoopKind.CONTRACTION or self._is_left_to_reduction(binding):
             return None
         found: list[_Group] = []
@@ -172,8 +172,8 @@ class _Fuser:
         return max(found, key=lambda g: (g.kind, g.position), default=None)
 
     def _is_left_to_reduction(self, binding: Binding) -> bool:
-        """Whether it makes elements wider for one reduction, which can do so where it reads them:
-        then what lies in memory between the two is narrow."""
+        """Whether the call widens elements for a single reduction. The reduction can do that as it
+        reads them, so that the narrow ones are stored between the two."""
         if not is_widening(binding) or not self._is_private(binding.outputs[0]):
             return False
         (reader,) = self._uses[binding.outputs[0]]
@@ -192,23 +192,23 @@ class _Fuser:
         return self._goes_with(value, group, binding, own=own) if is_open else own
 
     def _only_gathers(self, group: _Group) -> bool:
-        """Whether it changes a layout, by tiles, and does nothing else."""
+        """Whether the group is a single call that changes a layout by tiles (not on GPUs)."""
         first, *others = group.members
         return self._facts[first].gathers and not others and not self._chooses
 
     def _is_ready(self, group: _Group, binding: Binding) -> bool:
-        """Whether all operands are there when the group runs, or it can wait for them."""
+        """Whether all operands are computed when the group runs, or it can be moved behind them."""
         return self._is_there(group, binding) or not group.is_read
 
     def _is_there(self, group: _Group, binding: Binding, joining: _Group | None = None) -> bool:
-        """Whether operands and dimensions of a binding are there when a group runs."""
+        """Whether a binding's operands and dimensions are known at a group's position."""
         operands = [v for v in _operands(binding) if self._owner.get(v) not in (None, joining)]
         if any(self._when(v, group) >= group.position for v in operands):
             return False
         return all(self._shown.get(d, -1) < group.position for d in _dims_of(binding))
 
     def map_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
-        """A map goes with what makes an operand of its own shape, if only maps read that."""
+        """A map joins the producer of an operand of its own shape, if only maps read that."""
         if self._only_gathers(group) or any(v.shape != value.shape for v in binding.outputs):
             return False
         return self._only_maps_read(value)
@@ -224,23 +224,23 @@ class _Fuser:
         return all(v.shape == value.shape for v in self._body[index].outputs)
 
     def injective_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
-        """A rearrangement takes in maps and rearrangements that nothing else reads."""
+        """A rearrangement takes in maps and rearrangements that only it reads."""
         is_alone = len(binding.expr.args) == 1 or self._chooses
         return is_alone and self._is_private(value) and group.kind <= LoopKind.INJECTIVE
 
     def reduction_fits(self, group: _Group, value: Value, binding: Binding) -> bool:
-        """A reduction takes in maps that nothing else reads, if they are cheap."""
+        """A reduction takes in maps that only it reads, if they are cheap."""
         del binding
         return group.kind is LoopKind.MAP and self._is_private(value)
 
     def _is_private(self, value: Value) -> bool:
-        """Whether one call of this graph alone reads it."""
+        """Whether exactly one call of this graph reads it, and nothing else."""
         uses = self._uses[value]
         return len(uses) == 1 and None not in uses
 
     def _absorb(self, index: int, binding: Binding, group: _Group) -> None:
-        """Take in what makes other operands of a map, where nothing else reads them: maps, and
-        rearrangements if kernels choose; or of a rearrangement."""
+        """Take in the producers of a map's other operands, where only the map reads them: maps, and
+        on GPUs rearrangements. Likewise for a rearrangement's operands."""
         most = LoopKind.INJECTIVE if self._chooses else LoopKind.MAP
         if self._facts[index].kind > most or group.members == [index]:
             return
@@ -257,8 +257,8 @@ class _Fuser:
                 other.members = []
 
     def _take_tail(self, value: Value, other: _Group, group: _Group, *, is_whole: bool) -> None:
-        """Take in the last maps of another kernel that give an operand of a map, where what they
-        are given is narrower: that lies in memory then."""
+        """Take in the last maps of another kernel that compute an operand of a map, where their
+        input is narrower than their result: then the narrow one is stored between the kernels."""
         if other.kind is LoopKind.OPAQUE or not is_whole:
             return
         maps = [k for k in other.members if self._facts[k].kind is LoopKind.MAP]
@@ -285,12 +285,12 @@ class _Fuser:
     def _stays_inside(self, value: Value, group: _Group) -> bool:
         return all(k in group.members for k in self._uses[value])
 
-    # ---- borders that may be better elsewhere ---------------------------------------------------
+    # ---- fusion decided by measurement ----------------------------------------------------------
 
     def _is_open(self, group: _Group, value: Value, facts: Facts) -> bool:
-        """Whether what reads a value may be better on the other side of a border, so that both are
-        worth measuring: where what a reduction computes again for each pass is neither cheap nor
-        dear, and where a sum of products is followed by a whole operand or by much else."""
+        """Whether fusing across this border is worth measuring against not fusing: for a reduction,
+        where the maps it recomputes in each pass are neither cheap nor expensive; for a sum of
+        products, where an operand of its whole shape or expensive maps follow."""
         if facts.kind is LoopKind.REDUCTION:
             return _CHEAP_BEFORE // 4 < group.cost <= _CHEAP_BEFORE * 4
         maker = self._makers[value]
@@ -303,7 +303,7 @@ class _Fuser:
         return is_long or any(v.shape == value.shape for v in operands)
 
     def _maps_after(self, value: Value) -> list[int]:
-        """The maps that alone read a value, and those of what these give, in order."""
+        """In order, the maps that follow a value, for as long as maps alone read each result."""
         found: set[int] = set()
         pending = [value]
         while pending:
@@ -315,8 +315,8 @@ class _Fuser:
         return sorted(found)
 
     def _goes_with(self, value: Value, group: _Group, binding: Binding, *, own: bool) -> bool:
-        """Whether what reads a value, if anything, goes with what makes it; `own` is the rule's
-        answer."""
+        """Whether the readers of a value are fused with its producer; `own` is the answer of the
+        rules."""
         if value not in self._borders:
             self._borders[value] = self._decided(value, group, binding, own=own)
         return self._borders[value]
@@ -336,7 +336,7 @@ class _Fuser:
         )
         return PassContext.current().decide(self._target, decision) == _TOGETHER
 
-    # ---- what comes out -------------------------------------------------------------------------
+    # ---- results --------------------------------------------------------------------------------
 
     def _bindings(self, group: _Group) -> list[Binding]:
         members = [self._body[k] for k in sorted(group.members)]
@@ -360,7 +360,7 @@ _FITS = {
 
 
 def _facts_of(binding: Binding, facts: FactTable, joins: Joins) -> Facts:
-    # What costs nothing by itself needs no kernel to be part of.
+    # A call that costs nothing by itself need not be part of a kernel.
     if not isinstance(binding.expr, Call) or is_shared(binding) or joins.is_free(binding):
         return Facts(LoopKind.OPAQUE)
     return facts(binding.expr, [v.type for v in binding.outputs])
@@ -387,12 +387,12 @@ def _operands(binding: Binding) -> list[Value]:
 
 
 def _dims_of(binding: Binding) -> set[Var]:
-    """The dimensions that a call and its results speak of."""
+    """The dimensions that a call and its results mention."""
     return attribute_dims(binding.expr).union(*(dims_of(v.type) for v in binding.outputs))
 
 
 def _shown_by(binding: Binding) -> Iterable[Var]:
-    """The dimensions that may be seen here for the first time."""
+    """The dimensions that may appear here for the first time."""
     if isinstance(binding.expr, Call):
         return ()
     read = binding.expr.dims if isinstance(binding.expr, Read) else ()

@@ -6,14 +6,14 @@
     y = matmul(p, v)                         return matmul(p, v)
                                          y = fused(group)
 
-Maps on either side of the softmax belong to it, also where heads are other dimensions for some of
-them (windows of images, which have masks of their own). So do copies that only bring an operand
-into another order (heads that are split, transposed, repeated): the kernel reads what they read.
-The operator of that name takes such copies in likewise.
+Maps on either side of the softmax belong to it, also where some of them split the heads into other
+dimensions (windows of images, which have masks of their own). So do copies that only rearrange an
+operand (heads that are split, transposed, repeated): the kernel reads the copy's source. The
+operator `attention` takes in such copies too.
 
 GPUs hold the scores of some rows in registers or in shared memory, for products of narrow floats.
-Where there are few rows whose scores do not fit there, or sizes are not known, the parts stay
-kernels of their own.
+Where there are few rows and their scores do not fit there, or sizes are not known, the parts stay
+separate kernels.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tilewright.graph.sizes.axes import axis_of
 from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
-#: Rows that a block of threads takes at least, and what a score takes in shared memory there: as
-#: float32, and as the narrow factor of the second product.
+#: Fewest rows of a block of threads, and bytes of shared memory per score: as float32, and as the
+#: narrow factor of the second product.
 _LEAST_ROWS: Final = 16
 _SCORE_BYTES: Final = 6
-#: The part of a block's shared memory that scores may take; operands need the rest.
+#: Fraction of a block's shared memory that scores may take; operands need the rest.
 _SHARE: Final = 0.75
-#: Rows of a tile that goes through any number of keys.
+#: Rows of a tile that loops over any number of keys.
 _TILE_ROWS: Final = 64
 
 
@@ -81,7 +81,7 @@ def _with_inner(binding: Binding, facts: FactTable, target: Target) -> Binding:
 
 
 class _Finder:
-    """Looks for groups by their last product."""
+    """Finds groups by their last product."""
 
     def __init__(
         self, graph: Graph, body: Sequence[Binding], facts: FactTable, target: Target
@@ -93,7 +93,7 @@ class _Finder:
         self._may_find = not names.isdisjoint(("softmax", "attention"))
 
     def group(self, last: int) -> set[int]:
-        """The bindings, by number, that are attention around a product; empty if there is none."""
+        """The indices of the bindings that form the attention ending in a product, if any."""
         if not self._may_find:
             return set()
         call = self._body[last].expr
@@ -106,7 +106,7 @@ class _Finder:
         return self._with_moves({*chain, last})
 
     def _with_moves_of(self, index: int, call: Call) -> set[int]:
-        """The operator of that name with copies of its operands."""
+        """The operator `attention` with the copies of its operands."""
         moved, (result, *_) = self._with_moves({index}), self._body[index].outputs
         keys = call.args[1]
         assert keys is not None
@@ -114,7 +114,7 @@ class _Finder:
         return moved if len(moved) > 1 and _is_wide(result) and fits else set()
 
     def _weighted(self, index: int) -> Value | None:
-        """What a product sums over the last axis of: scores that fill at least some lanes."""
+        """The scores that a product sums over the last axis of, if they have several rows."""
         call = self._body[index].expr
         if self._facts(index).kind is not LoopKind.CONTRACTION or not isinstance(call, Call):
             return None
@@ -126,8 +126,8 @@ class _Finder:
         return value if _is_wide(value) and fits else None
 
     def _fits_gpu(self, rows: Sequence[Dim], keys: Dim, columns: Dim) -> bool:
-        """Whether a GPU has instructions for such products, and can hold all scores of some rows in
-        shared memory; or each of its multiprocessors has rows that it goes through keys for."""
+        """Whether a GPU has instructions for such products and can hold all scores of some rows in
+        shared memory, or has enough rows to loop over the keys on every multiprocessor."""
         gpu = self._target.gpu
         if gpu is None:
             return True
@@ -138,7 +138,7 @@ class _Finder:
         return are_many or _LEAST_ROWS * length * _SCORE_BYTES <= _SHARE * gpu.shared
 
     def _chain(self, shares: Value) -> set[int]:
-        """From the first product to `shares`, if there is one softmax on the way."""
+        """The calls from the first product to `shares`, if one softmax is among them."""
         found, pending = dict[int, LoopKind](), [shares]
         while pending:
             index = self._maker.get(pending.pop())
@@ -157,7 +157,7 @@ class _Finder:
         return chain if made and len(products) == len(softmaxes) == 1 else set()
 
     def _belongs(self, index: int, shares: Value) -> bool:
-        """Whether a call makes something as large as the scores, by rows at most."""
+        """Whether a result has the shape of the scores, up to a different split of the heads."""
         (binding, kind) = self._body[index], self._facts(index).kind
         same = all(v.shape == shares.shape and v.dtype is shares.dtype for v in binding.outputs)
         if kind is LoopKind.REDUCTION:
@@ -173,7 +173,7 @@ class _Finder:
     # ---- copies ---------------------------------------------------------------------------------
 
     def _with_moves(self, group: set[int]) -> set[int]:
-        """The group with what only moves elements for it."""
+        """The group with the calls that only rearrange its operands."""
         products = [k for k in group if self._facts(k).kind is LoopKind.CONTRACTION]
         pending = [v for k in products for v in _operands(self._body[k])]
         taken = set(group)
@@ -192,7 +192,7 @@ class _Finder:
         return is_move and len(binding.expr.args) == len(binding.outputs) == 1
 
     def _without_views(self, group: set[int]) -> set[int]:
-        """Views of what the group does not move cost nothing where they are."""
+        """The group without views of values from outside: these cost nothing by themselves."""
         while True:
             views = {k for k in group if self._is_outer_view(k, group)}
             if not views:
@@ -215,12 +215,12 @@ def _operands(binding: Binding) -> list[Value]:
 
 
 def _is_wide(value: Value) -> bool:
-    """Whether there is more than one row, of floats that sums are kept in."""
+    """Whether it has more than one row, of floats that sums are accumulated in."""
     return value.dtype.is_float and value.dtype.bits >= 32 and known_dim(value.shape[-2]) != 1
 
 
 def _has_same_rows(value: Value, scores: Value) -> bool:
-    """Whether there are as many rows of the same length, whatever dimensions heads are."""
+    """Whether it has as many rows of the same length, however the heads are split."""
     if value.shape == scores.shape:
         return True
     rows = value.shape[-2:] == scores.shape[-2:]
@@ -232,7 +232,7 @@ def _known_count(value: Value) -> int:
 
 
 def _regroups_heads(binding: Binding) -> bool:
-    """Whether a call only makes other dimensions of heads."""
+    """Whether a call only splits or merges the dimensions of heads."""
     call = binding.expr
     is_view = isinstance(call, Call) and call.op.name == "reshape"
     return is_view and all(_has_same_rows(v, binding.outputs[0]) for v in _operands(binding))

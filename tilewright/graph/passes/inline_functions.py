@@ -1,4 +1,4 @@
-"""Puts the bodies of functions and closures in the place of their calls.
+"""Replaces calls of functions and closures by their bodies.
 
     def double(y): return y + y                def main(x):
     def main(x):                     -->           a = add(x, x)
@@ -28,7 +28,7 @@ from tilewright.ir import Var
 
 
 def inline_functions(module: Module) -> Module:
-    """The module in which functions are only called where they are recursive."""
+    """The module in which only recursive functions are still called."""
     if not any(_calls(f) for f in module.functions.values()):
         return module
     recursive = _recursive(module)
@@ -65,7 +65,7 @@ class _Inliner(Rewriter):
         super().__init__()
         self._module, self._recursive = module, recursive
         self._closures: dict[Value, Graph] = {}
-        #: Dimensions that are defined so far: inside a closure they mean the same.
+        #: Dimensions that are defined so far: an inlined closure uses these, not copies of them.
         self._visible: set[Var] = set()
 
     def enter(self, graph: Graph) -> None:

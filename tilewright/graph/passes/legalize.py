@@ -2,7 +2,7 @@
 
 y = flatten(x)       -->     y = reshape(x, shape=[n, 12])
 
-What an operator asks of symbolic dimensions is kept (`require`), and its results keep their types.
+Conditions of an operator on symbolic dimensions are kept (`require`); its results keep their types.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Legalizer(Rewriter):
         return body
 
     def _with_its_type(self, old: Value, origin: str) -> Sequence[Binding]:
-        """Let what stands for `old` have its type, if the sizes are written in another way."""
+        """Reshape the replacement of `old` to its type, where that writes sizes in another way."""
         new = self.current(old)
         wanted = substitute_type(old.type, self.dims)
         if not isinstance(wanted, TensorType) or wanted == new.type:
@@ -52,14 +52,14 @@ def _expanded(binding: Binding, call: Call) -> Function:
     builder.origin = binding.origin
     for value in call.args:
         if value is not None:
-            # Decompositions may use operators on their operands.
+            # Decompositions may apply operators to their operands.
             builder.own(value)
     builder.output(*call.op.expand(builder, _required(builder, call), call.attrs))
     return builder.function()
 
 
 def _required(builder: Builder, call: Call) -> Sequence[Value | None]:
-    """The operands; the first only if what the operator asks of dimensions holds."""
+    """The operands; the first passes through `require` if there are conditions to check."""
     asked = open_conditions(call)
     if not asked:
         return call.args

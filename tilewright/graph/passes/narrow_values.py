@@ -2,11 +2,11 @@
 
 precision="float16", "bf16"    products of such factors, summed in float32; kernels compute in
                                float32, and round what leaves them       (precision.kernels)
-precision="tf32"               what products multiply is rounded to the bits that they take, where
-                               it is made                                (precision.rounded)
+precision="tf32"               operands of products are rounded to the bits that these use, by the
+                               kernel that computes them                 (precision.rounded)
 
-For GPUs, whose kernels mostly wait for memory. Runs after calls were put together to kernels, so
-that nothing is rounded inside of one.
+For GPUs, whose kernels are mostly limited by memory. Runs after fusion, so that nothing is rounded
+inside a kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AnyGraph = TypeVar("AnyGraph", bound=Graph)
 
 
 def narrow_values(module: Module) -> Module:
-    """The module with values between kernels in the type that is asked for."""
+    """The module with values between kernels in the type of the precision."""
     dtype, facts = stored_type(), FactTable()
     if dtype is None and PassContext.current().precision != TF32:
         return module

@@ -1,4 +1,4 @@
-"""Takes what can be native out of a program that cannot be so as a whole.
+"""Moves the parts of a program that can be native into functions, if the whole cannot be native.
 
     a = conv2d(x, w)                         def native_0(x, w):
     b = relu(a)                                  a = conv2d(x, w)
@@ -8,8 +8,8 @@
                                              b = call(native_0, x, w)
                                              s = sequence(b, x)
 
-Bindings that follow each other become one function. Symbolic dimensions that its parameters do not
-show are passed as a tensor and read again inside.
+Consecutive bindings become one function. Symbolic dimensions that are not the size of a parameter
+are passed as a tensor and read from it inside.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def is_native_type(type_: Type) -> bool:
 
 
 def foreign_bindings(graph: Graph) -> list[Binding]:
-    """The bindings that cannot be compiled, without those that only hold some."""
+    """The bindings that cannot be compiled, except branches and loops that only contain some."""
     return [
         b
         for g in all_graphs(graph)
@@ -107,7 +107,7 @@ def _outlined(graph: Graph, functions: list[Function]) -> Graph:
     run: list[Binding] = []
     needed = _needed_after(graph)
     for index, binding in enumerate(graph.body):
-        # Dimensions that are read are the host's to know.
+        # The host must know the dimensions that are read.
         if _is_native(binding) and not isinstance(binding.expr, Read):
             run.append(binding)
             continue
@@ -137,7 +137,7 @@ def _needed_after(graph: Graph) -> list[set[Value]]:
 
 
 def _called(run: Sequence[Binding], needed: set[Value], functions: list[Function]) -> list[Binding]:
-    """A call of a new function with these bindings; themselves if none is a kernel."""
+    """A call of a new function made of these bindings, if there are any."""
     if not run:
         return []
     made = [v for b in run for v in b.outputs]
@@ -166,7 +166,7 @@ def _used(binding: Binding) -> Iterable[Value]:
 
 
 def _inner_values(run: Sequence[Binding]) -> set[Value]:
-    """What is defined by graphs inside these bindings."""
+    """The values that graphs inside these bindings define."""
     found: set[Value] = set()
     for binding in run:
         for inner in binding.expr.graphs:
@@ -177,7 +177,7 @@ def _inner_values(run: Sequence[Binding]) -> set[Value]:
 
 
 def _loose_dims(run: Sequence[Binding], params: Sequence[Value]) -> list[Var]:
-    """Dimensions that the bindings use and that no parameter shows bare, nor they define."""
+    """Dimensions that the bindings use but do not define, and that are no parameter's size."""
     shown: set[Expr] = {d for v in params if isinstance(v.type, TensorType) for d in v.shape}
     used: dict[Var, None] = {}
     for binding in run:
@@ -199,7 +199,7 @@ def _is_structural(expr: Node) -> bool:
 
 
 def _passed(dims: Sequence[Var]) -> tuple[list[Binding], list[Value], list[Binding]]:
-    """How dimensions get into a function: a tensor outside, a parameter, and reading it inside."""
+    """Dimensions passed to a function: the tensor made outside, the parameter, and its `Read`."""
     if not dims:
         return [], [], []
     op = find_op("dims")
@@ -211,7 +211,7 @@ def _passed(dims: Sequence[Var]) -> tuple[list[Binding], list[Value], list[Bindi
 
 
 def _renamed(binding: Binding, inner: dict[Value, Value]) -> Binding:
-    """The binding on the function's own values, in graphs inside it too."""
+    """The binding with the function's own values, in inner graphs too."""
     expr = binding.expr
     args = [None if a is None else inner.get(a, a) for a in expr.args]
     if expr.graphs:

@@ -1,4 +1,4 @@
-"""Gives large products operands whose rows are whole vectors, for GPUs.
+"""Pads the operands of large products to rows of whole vectors, on GPUs.
 
     y = matmul(a, b)         f16[1001, 1003], f16[1003, 999]
 
@@ -6,14 +6,14 @@
     v = pad(b)               f16[1008, 1000]
     y = slice(matmul(u, v))
 
-Tiles of operands are copied to shared memory by vectors, which rows that are no whole vectors do
-not have: such a product takes several times as long as one that has them, and longer than it takes
-to write its operands anew. Constants cost nothing.
+Tiles of operands are copied to shared memory by vectors, which takes rows of whole vectors. Without
+them a product takes several times as long, which is more than writing padded operands takes.
+Constants cost nothing.
 
     y = matmul(a, b)     -->     y = matmul(a, transpose(b), transpose_b=True)          tf32, bytes
 
-The same holds for operands that must lie along the sum, as those of TF32 and of bytes, and do not:
-they would be copied element by element.
+Likewise for operands of TF32 and of bytes that are not contiguous along the summed axis, as they
+must be: they would be copied element by element.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tilewright.target import Target
 
 #: The bytes of a vector.
 _VECTOR: Final = 16
-#: Multiplications of a product that is worth padding.
+#: Fewest multiplications of a product that is worth padding.
 _LEAST: Final = 1 << 27
 
 
@@ -85,7 +85,7 @@ def _padded(s: Site) -> Value | None:
 
 
 def _enlarged(s: Site, x: Value, more: Sequence[int]) -> Value:
-    """A matrix with rows and columns of zeros after its own."""
+    """A matrix with rows and columns of zeros appended."""
     if not any(more):
         return x
     after = [0] * (x.ndim - 2) + list(more)
@@ -110,7 +110,7 @@ def _along_sum(s: Site) -> Value | None:
 
 
 def _turned(s: Site, x: Value) -> Value:
-    """A matrix, or a batch of them, with rows as columns."""
+    """The transpose of a matrix, or of each in a batch."""
     last = x.ndim - 1
     return s.emit("transpose", x, axes=(*range(last - 1), last, last - 1))
 

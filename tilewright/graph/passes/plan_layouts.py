@@ -1,4 +1,4 @@
-"""Chooses layouts for the images of a whole graph, and writes down the changes between them.
+"""Chooses layouts for the images of a whole graph, and inserts the conversions between them.
 
     a = conv(x, w, strides=[2, 2])           a = conv_into_blocked(x, packed w, strides=[2, 2])
     b = relu(a)                              b = relu(a)
@@ -7,8 +7,8 @@
                                              y = reshape(m)
 
 Operators declare in which layouts they can be computed and at what cost (`graph.layouts.images`);
-the plan with the least cost over all of the graph is taken (`graph.layouts.plan`). What a graph
-takes, gives and what graphs inside it use stays plain.
+the plan of least total cost for the graph is taken (`graph.layouts.plan`). Parameters and results
+of a graph, and values that inner graphs use, keep the plain layout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tilewright.target import Target
 
 AnyGraph = TypeVar("AnyGraph", bound=Graph)
 _SLIGHT: Final = 1e-3
-#: Forms are worth measuring whose predicted time is at most so many times the least.
+#: Forms are worth measuring whose predicted time is at most this multiple of the least.
 _TRIED: Final = 1.25
 _AS_PLANNED, _ALL_PLAIN = "as planned", "all plain"
 
@@ -50,7 +50,7 @@ def plan_layouts(target: Target) -> Pass:
     def plan_layouts(module: Module) -> Module:
         """The module with images in the layouts that suit the whole of it."""
         convs = _convolutions(module)
-        # What is best for one image depends on all others.
+        # The best layout of one image depends on all others.
         key = joint_key("plan_layouts", *(decision_key(c, [out]) for c, out in convs))
         blocking = _limited(_blocking(target, convs), convs, key)
         return module if blocking is None else module.map(lambda f: _planned(f, blocking, key))
@@ -65,9 +65,9 @@ def _convolutions(module: Module) -> list[tuple[Call, TensorType]]:
 
 
 def _blocking(target: Target, convs: Sequence[tuple[Call, TensorType]]) -> Blocking | None:
-    """The layouts that suit a machine; on GPUs, channels last suit products of narrow types."""
+    """The layouts for a machine; on GPUs channels last, for products of narrow types or TF32."""
     images = [c.args[0] for c, _ in convs]
-    # Of the smallest elements of images that convolutions read.
+    # Of the narrowest elements of images that convolutions read.
     itemsize = min([4, *(x.dtype.itemsize for x in images if x is not None)])
     if target.kind.device == "cpu":
         return Blocking(target, itemsize)
@@ -81,7 +81,7 @@ def _blocking(target: Target, convs: Sequence[tuple[Call, TensorType]]) -> Block
 def _limited(
     blocking: Blocking | None, convs: Sequence[tuple[Call, TensorType]], key: str
 ) -> Blocking | None:
-    """The layouts that there are to choose from: all that suit the machine, or fewer."""
+    """The layouts to choose from: all those for the machine, or fewer."""
     if blocking is None or not convs:
         return blocking
     plain = [c.op.plain_cost(blocking, c, out) for c, out in convs]
@@ -116,7 +116,7 @@ def _with_inner(binding: Binding, blocking: Blocking, key: str) -> Binding:
 
 
 def used_values(binding: Binding) -> list[Value]:
-    """Operands, and what the graphs inside use."""
+    """Operands, and values that inner graphs use."""
     found = [a for a in binding.expr.args if a is not None]
     for inner in binding.expr.graphs:
         for graph in all_graphs(inner):
@@ -135,7 +135,7 @@ class _Problem:
         self._values: list[Value] = []
         self._changes: dict[tuple[int, int, int], float] = {}
         self._results = graph.results
-        #: Whether some call is worth another layout than the plain one.
+        #: Whether some call that costs anything can be computed in a layout other than plain.
         self.is_worth_it = any(form.cost > 0 for forms in self._forms for form in forms[1:])
 
     def solve(self, limit: int) -> list[Form | None]:
@@ -163,7 +163,7 @@ class _Problem:
         return chosen
 
     def _given(self, numbers: Mapping[int, int]) -> dict[int, int]:
-        """The numbers of forms that bindings get in place of those that were planned."""
+        """The forms, by number, of bindings whose planned form is overruled by a decision."""
         alike: dict[str, list[int]] = {}
         for index, forms in enumerate(self._forms):
             if any(form.cost > 0 for form in forms[1:]):
@@ -180,10 +180,10 @@ class _Problem:
         return joint_key(self._key, decision_key(binding.expr, [binding.outputs[0].type]))
 
     def _decided(self, key: str, group: Sequence[int], numbers: Mapping[int, int]) -> int | None:
-        """The form that equal calls get in place of what was planned; None where that stays."""
+        """The form that replaces the planned one for equal calls; None: the plan stays."""
         forms, planned = self._forms[group[0]], list(dict.fromkeys(numbers[k] for k in group))
         named = {str(forms[k]): k for k in [*planned, *self._worth_measuring(group[0], numbers)]}
-        # Equal calls differ where what is around them does.
+        # Equal calls may have different plans, as their neighbours differ.
         options = tuple(named) if len(planned) == 1 else (_AS_PLANNED, *named)
         binding, cycles = self._body[group[0]], forms[planned[0]].cost * len(group)
         assert isinstance(binding.expr, Call)
@@ -194,14 +194,14 @@ class _Problem:
         return None if taken == decision.default else named[taken]
 
     def _worth_measuring(self, index: int, numbers: Mapping[int, int]) -> Iterator[int]:
-        """The forms of a call that may turn out to be the fastest: the best of those that read, or
-        give, plain images or blocks. How wide these are is decided for the whole graph."""
+        """The forms of a call that may turn out to be the fastest: the best for each combination of
+        plain or blocked image and result. The width of blocks is decided for the whole graph."""
         forms, planned = self._forms[index], self._forms[index][numbers[index]]
         binding, number = self._body[index], self._blocking.number
         value, made = (self._number(v) for v in (binding.expr.args[0], binding.outputs[0]) if v)
 
         def cost(form: Form) -> float:
-            """With what it takes to convert the image and the result to what was planned."""
+            """Includes the conversions of image and result from and to the planned layouts."""
             before = self._change(value, number(planned.operands[0]), number(form.operands[0]))
             return (
                 form.cost + before + self._change(made, number(form.result), number(planned.result))
@@ -251,7 +251,7 @@ class _Problem:
 
 
 def _with_only(step: PlannedCall, number: int | None) -> PlannedCall:
-    """A call that can be computed in one form only, if that is given."""
+    """A call restricted to one form, if that is given."""
     if number is None:
         return step
     options = [o if k == number else o._replace(cost=inf) for k, o in enumerate(step.options)]
@@ -259,7 +259,7 @@ def _with_only(step: PlannedCall, number: int | None) -> PlannedCall:
 
 
 def _forms(binding: Binding, blocking: Blocking) -> list[Form]:
-    """The forms of a call, the plain one first; none for what is plain at any rate."""
+    """The forms of a call, the plain one first; none if it can only be plain."""
     call = binding.expr
     if not isinstance(call, Call) or len(binding.outputs) != 1 or call.op.how != "compute":
         return []
@@ -267,7 +267,7 @@ def _forms(binding: Binding, blocking: Blocking) -> list[Form]:
     others: list[Form] = call.op.forms(blocking, call, out)
     if not others:
         return []
-    # All else equal, what can be done in blocks is: it goes with the convolution before it.
+    # Other things equal, blocks are preferred, to match the convolution before.
     cost = call.op.plain_cost(blocking, call, out) or _SLIGHT * blocking.copy(
         count(binding.outputs[0].shape), binding.outputs[0].dtype
     )
@@ -280,7 +280,7 @@ def _as_it_is(builder: Builder, args: Sequence[Value | None]) -> Value:
 
 
 class _Writer:
-    """Writes the calls down in the forms that were chosen."""
+    """Rewrites the calls into the forms that were chosen."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class _Writer:
         self._old, self._results, self._chosen = body, results, chosen
         self._blocking = blocking
         self._made: list[Binding] = []
-        #: Where values lie in layouts; plain ones are the values themselves.
+        #: Each value in all layouts it exists in; in the plain one, it is the value itself.
         self._at: dict[Value, dict[int, Value]] = {}
 
     def body(self) -> list[Binding]:
@@ -321,7 +321,7 @@ class _Writer:
         self._at[value] = {form.result: made}
 
     def _in_layout(self, value: Value, wanted: int, origin: str) -> Value:
-        """The value in a layout, changed into it where it is not at hand."""
+        """The value in a layout, converted unless it exists in it already."""
         if not isinstance(value.type, TensorType):
             return value
         held = self._at.setdefault(value, {PLAIN: value})

@@ -4,7 +4,7 @@
     t = gather(s, i64(0))        -->     u = dims(elements=[2 * n], shape=[], dtype=i64)
     u = mul(t, i64(2))
 
-What nothing else needs then is dead code.
+Bindings that nothing else needs are dead code then.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tilewright.graph.ir.types import TensorType, dims_of
 from tilewright.graph.rewriting.rewrite import Rewriter, defined_dims
 from tilewright.ir import Var, free_vars
 
-#: More elements than this are left to a kernel.
+#: Tensors with more elements than this are left to a kernel.
 _LIMIT: Final = 64
 
 
 def shape_arithmetic(module: Module) -> Module:
-    """The module in which tensors with known elements are made from these."""
+    """The module in which tensors with known elements are made by `dims`."""
     return module.map(lambda f: _ShapeArithmetic().graph(f))
 
 
 class _ShapeArithmetic(Rewriter):
     def __init__(self) -> None:
         super().__init__()
-        #: Dimensions that are defined before the current binding: others may be read from it.
+        #: Dimensions that are defined before the current binding; later ones may be read from it.
         self._dims: set[Var] = set()
 
     def enter(self, graph: Graph) -> None:

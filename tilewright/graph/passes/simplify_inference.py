@@ -1,4 +1,4 @@
-"""Removes what does nothing when a model is only run: identities, dropout, casts to the same type.
+"""Removes operators without effect at inference: identities, dropout, casts to the same type.
 
 a = identity(x)
 b = dropout(a)           -->     y = relu(x)
@@ -14,7 +14,7 @@ from tilewright.graph.rewriting.rewrite import Rewriter
 
 
 def simplify_inference(module: Module) -> Module:
-    """The module without operators that hand their operand on."""
+    """The module without operators that return their operand unchanged."""
     return module.map(lambda f: _Simplifier().graph(f))
 
 
@@ -52,7 +52,7 @@ def _cast(call: Call) -> Value | None:
     return operand if operand.dtype is call.attrs["dtype"] else None
 
 
-#: Operators that may hand their first operand on.
+#: Operators that may return their first operand unchanged.
 _NOTHING: dict[str, Callable[[Call], Value | None]] = {
     "identity": _operand,
     "dropout": _operand,

@@ -1,4 +1,4 @@
-"""Moves transposes of images to channels last past what uses them: see `graph.rules.sinks`."""
+"""Moves transposes of images to channels last behind their readers: see `graph.rules.sinks`."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from tilewright.graph.rules import RuleRewriter, sink_rules
 
 
 def sink_transposes(module: Module) -> Module:
-    """The module with images kept as their operators take them."""
+    """The module with images left in the layout that their operators take."""
     return module.map(lambda f: RuleRewriter(f, sink_rules).graph(f))

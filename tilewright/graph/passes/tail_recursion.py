@@ -12,8 +12,8 @@
         y = branch(c, then, otherwise)
         return y
 
-One side of the branch that makes the results must be such a call, on operands of the same types;
-the other, which may compute, runs once after the loop.
+One side of the branch that computes the results must end in such a call, on operands of the same
+types; the other side may compute something too, and runs once after the loop.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from tilewright.ir import Var
 
 
 def tail_recursion(module: Module) -> Module:
-    """The module in which functions that call themselves at their end are loops."""
+    """The module in which tail-recursive functions are loops."""
     return module.map(_as_loop)
 
 
 class _Shape(NamedTuple):
-    """What a recursive function consists of."""
+    """The parts of a recursive function."""
 
     before: list[Binding]
     condition: Value
-    #: The side that calls the function again, and what it passes.
+    #: The side that calls the function again, and the arguments that it passes.
     again: Graph
     args: tuple[Value, ...]
     last: Graph
-    #: Whether it goes on where the condition holds.
+    #: Whether the recursion continues where the condition holds.
     goes_on: bool
 
 
@@ -89,7 +89,7 @@ def _all(values: Any) -> list[Value]:
 def _copied(
     b: Builder, function: Function, state: Sequence[Value], body: Sequence[Binding]
 ) -> GraphCopy:
-    """What comes before the branch, on other arguments."""
+    """The bindings before the branch, on other arguments."""
     copy = GraphCopy(dict(zip(function.params, state, strict=True)), _dims(function))
     _emit(b, copy, body)
     return copy
@@ -104,7 +104,7 @@ def _dims(function: Function) -> set[Var]:
     return {d for p in function.params for d in dims_of(p.type)}
 
 
-# ---- what can be a loop -------------------------------------------------------------------------
+# ---- functions that can be loops ----------------------------------------------------------------
 
 
 def _shape(function: Function) -> _Shape | None:
@@ -132,7 +132,7 @@ def _calls_of(function: Function, name: str) -> int:
 
 
 def _passed(function: Function, side: Graph) -> tuple[Value, ...] | None:
-    """What a side of the branch calls the function on as the last it does."""
+    """The arguments of the recursive call that a side of the branch ends in."""
     if not side.body:
         return None
     last = side.body[-1]

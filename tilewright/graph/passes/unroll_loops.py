@@ -1,12 +1,12 @@
-"""Writes out loops of a few trips whose number is known, where their bodies are small.
+"""Unrolls loops with a known, small number of iterations and small bodies.
 
     def body(i, s):                              a = mul(x, f32(2.0))
         t = mul(s, f32(2.0))             -->     y = mul(a, f32(2.0))
         return True, t
     y = loop(i64(2), None, x, body)
 
-The number of a trip is a constant then, and so is what follows from it. The option `unroll_limit`
-sets how many bindings a loop may become.
+The iteration number becomes a constant, and so does what is computed from it. The option
+`unroll_limit` sets the most bindings that a loop may become.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilewright.graph.rewriting.copies import GraphCopy
 from tilewright.graph.rewriting.rewrite import Rewriter, defined_dims
 from tilewright.ir import Var
 
-#: Bindings that a loop may become.
+#: Most bindings that a loop may become.
 UNROLL_LIMIT: Final = 64
 
 
@@ -38,7 +38,7 @@ class _Unroller(Rewriter):
     def __init__(self, limit: int) -> None:
         super().__init__()
         self._limit = limit
-        #: The dimensions that each open graph can see: inside a body they mean the same.
+        #: The dimensions visible in each open graph: copies of a body share these.
         self._visible: list[set[Var]] = [set()]
 
     def enter(self, graph: Graph) -> None:
@@ -93,7 +93,7 @@ def _size(body: Graph) -> int:
 
 
 def _stacked(binding: Binding, rows: Sequence[Sequence[Value]], body: list[Binding]) -> list[Value]:
-    """What the trips put out, one under the other."""
+    """The scanned outputs of all iterations, stacked along a new first axis."""
     b = Builder()
     b.origin = binding.origin
     made: list[Value] = []
@@ -105,7 +105,7 @@ def _stacked(binding: Binding, rows: Sequence[Sequence[Value]], body: list[Bindi
 
 
 def _empties(binding: Binding, loop: Loop) -> list[Value] | None:
-    """What a loop without trips puts out; None where the shape of nothing is not known."""
+    """The scanned outputs of a loop that never runs; None where their shape is not known."""
     made: list[Value] = []
     for value in binding.outputs[len(loop.initial) :]:
         if not isinstance(value.type, TensorType):

@@ -4,9 +4,9 @@
     y = relu(a)                     -->    v = relu(u)
                                            y = cast(v)
 
-Sums are in float32 at any rate; what is rounded after each operator only costs time, as machines
-have no convolutions of float16. Results are rounded where something else reads them: an operator
-of other types, a product (whose weights are read from memory in half the time), an output.
+Sums are in float32 anyway; rounding after each operator only costs time, as machines have no
+convolutions of float16. Results are rounded where something else reads them: an operator of other
+types, a product (whose weights are read from memory in half the time), an output.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def widen_images(module: Module) -> Module:
 class _Widener(Rewriter):
     def __init__(self) -> None:
         super().__init__()
-        #: Values of float16 that are there in float32 too, by graph that is open.
+        #: Values of float16 that exist in float32 too, by open graph.
         self._wide: list[dict[Value, Value]] = []
 
     def enter(self, graph: Graph) -> None:

@@ -5,16 +5,16 @@
     v = winograd_tiles(x, pads=[1, 1, 1, 1], tiles=[4, 4])     6×6 planes of transformed windows
     m = matmul(reshape(v), transformed w)                      each plane by its weights
     y = winograd_image(reshape(m), b, height=56, width=56, tiles=[4, 4])
-    or all at once, for large images and with weights that stay as they are,
+    or in one kernel, for large images, or with weights that are transformed where they are used,
     y = winograd_strips(x, transformed w, b, pads=[1, 1, 1, 1])
     y = winograd_conv(x, w, b, pads=[1, 1, 1, 1], tile=4)
 
 For float32 convolutions by constant weights, neither dilated nor grouped, of images with blocked
 channels. A model of the machine (`graph.winograd.cost`) chooses the tiles, if any: it counts
 products, transforms, and reading the weights. Transformed weights are 4 times as large for tiles of
-4×4 results of 3×3 taps, and 1.8 times for 2×2; where they are transformed as they are used, they
-stay as they are, which takes time instead. The growth of all weights is bounded by a quarter of the
-program's constants, or 24 MiB if that is more (`PassContext(options={"winograd_bytes": …})`), and
+4×4 results of 3×3 taps, and 1.8 times for 2×2; weights that are transformed where they are used do
+not grow, but take time in every run. All weights together may grow by a quarter of the program's
+constants, or by 24 MiB if that is more (`PassContext(options={"winograd_bytes": …})`), which is
 spent where a byte saves most.
 
 Results differ by rounding. On random data they are within 5e-6 of the range of exact ones for up to
@@ -50,11 +50,11 @@ from tilewright.graph.winograd.cost import (
 )
 from tilewright.target import Target
 
-#: Weights may grow by this fraction of all constants, or by so many bytes if that is more.
+#: Weights may grow by this fraction of all constants, or by this many bytes if that is more.
 _GROWTH, _LEAST_GROWTH = 0.25, 24 << 20
-#: Weights from here on are not transformed.
+#: Weights of this magnitude and above are not transformed.
 _LARGE = 1e18
-#: What decisions call the convolution as it is, and equal ones that have several forms.
+#: Names in decisions: the convolution as it is; equal convolutions in several forms.
 _DIRECT, _MIXED = "direct", "as memory allows"
 
 
@@ -84,7 +84,7 @@ class _Winograd(Rewriter):
 
 
 class _Conv(NamedTuple):
-    """A convolution that may have other forms, and what these cost."""
+    """A convolution that may have other forms, and the costs of these."""
 
     value: Value
     #: Equal for convolutions that are the same but for their weights.
@@ -94,7 +94,7 @@ class _Conv(NamedTuple):
     costs: Mapping[WinogradForm, float]
 
     def growth(self, form: WinogradForm | None, matrices: int | None = None) -> int:
-        """Bytes by which a form makes weights larger than so many matrices, or than they are."""
+        """Bytes by which a form's weights exceed those of `matrices`, or of the window itself."""
         if form is None:
             return 0
         before = self.sizes.window if matrices is None else matrices
@@ -102,7 +102,7 @@ class _Conv(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """From one form of a convolution to a faster one: the cycles that saves, the bytes it takes."""
+    """A step from one form of a convolution to a faster one: cycles saved, further bytes."""
 
     conv: Value
     before: WinogradForm | None
@@ -151,7 +151,7 @@ def _conv(binding: Binding, target: Target) -> _Conv | None:
 def _given_forms(
     convs: Sequence[_Conv], own: Mapping[Value, WinogradForm], target: Target
 ) -> Iterator[tuple[_Conv, WinogradForm | None]]:
-    """The forms that convolutions get in place of those that the cost model chooses."""
+    """The forms of convolutions for which a decision overrules the cost model."""
     alike: dict[str, list[_Conv]] = {}
     for conv in convs:
         alike.setdefault(conv.key, []).append(conv)
@@ -159,7 +159,7 @@ def _given_forms(
         first, forms = group[0], list(dict.fromkeys(own.get(c.value) for c in group))
         tried = [*forms, None, *worth_measuring(first.costs, first.sizes, target)]
         named = {str(form or _DIRECT): form for form in dict.fromkeys(tried)}
-        # Where there is memory for some of them only, equal ones differ.
+        # Equal convolutions differ where memory suffices for some of them only.
         options = tuple(named) if len(forms) == 1 else (_MIXED, *named)
         decision = Decision(
             joint_key("winograd", key),
@@ -175,7 +175,7 @@ def _given_forms(
 
 
 def _by_worth(convs: Iterable[_Conv], left: int) -> dict[Value, WinogradForm]:
-    """The forms by which convolutions become faster, where a byte saves most first."""
+    """The forms by which convolutions become faster, those that save most per byte first."""
     forms: dict[Value, WinogradForm] = {}
     steps = [step for conv in convs for step in _steps(conv)]
     for step in sorted(steps, key=lambda s: s.worth, reverse=True):
@@ -186,7 +186,7 @@ def _by_worth(convs: Iterable[_Conv], left: int) -> dict[Value, WinogradForm]:
 
 
 def _steps(conv: _Conv) -> Iterator[_Change]:
-    """Forms that pay, each after those that need less memory: every further byte saves less."""
+    """Forms that pay, each after those that need less memory; each saves less per further byte."""
     left, before = paying(conv.costs, conv.direct), None
     cycles, matrices = conv.direct, conv.sizes.window
     while left:
@@ -201,7 +201,7 @@ def _steps(conv: _Conv) -> Iterator[_Change]:
 
 
 def _is_moderate(weight: Value | None) -> bool:
-    """Whether weights are finite, and sums of them far from overflow."""
+    """Whether weights are finite, and their sums far from overflow."""
     assert weight is not None and weight.constant is not None
     array = weight.constant
     return not array.size or bool(max(array.max(), -array.min()) < _LARGE)
@@ -234,7 +234,7 @@ def _at_once(builder: Builder, call: Call, old: Value, form: WinogradForm) -> Va
     del old
     x, weight, bias = call.args
     assert x is not None and weight is not None and weight.constant is not None
-    # The taps that make one vector of transformed weights lie together.
+    # The taps of one vector of transformed weights are stored together.
     transposed = np.ascontiguousarray(weight.constant.transpose(0, 1, 4, 2, 3, 5))
     kept = builder.constant(transposed, name=weight.name)
     pads = call.attrs["pads"] or (0,) * 4
@@ -255,7 +255,7 @@ def _by_strips(builder: Builder, call: Call, old: Value, form: WinogradForm) -> 
 
 
 def _by_products(builder: Builder, call: Call, old: Value, form: WinogradForm) -> Value:
-    """With transformed weights: a sum of terms. What has no transforms is added last."""
+    """With transformed weights: a sum of terms. A term without transforms is added last."""
     first, *others = sorted(form.terms, key=lambda a: (planes_of(a) == 1, planes_of(a)))
     total = _term(builder, call, old, first, call.args[2])
     for axes in others:

@@ -1,4 +1,4 @@
-"""Calls written down in narrower types, one table of rules for each precision."""
+"""Rewriting of calls to narrower types, with one table of rules for each precision."""
 
 from tilewright.graph.precision.bf16 import bf16_rules
 from tilewright.graph.precision.float8 import float8_rules

@@ -9,9 +9,9 @@
     y = conv(cast(x), bfloat16 of w, b, dtype=float32)
 
 Only for machines that have instructions for it: others would convert everything back. Weights take
-half the memory. What goes into several products is rounded once; all else stays in float32, such as
-convolutions of few channels, of groups, and of images of any size. An image that was rounded for a
-convolution is read so by what is added to it later: it need not be stored in float32 too.
+half the memory. Operands of several products are rounded once; all else stays in float32, such as
+convolutions of few channels, of groups, and of images of unknown size. Where an image was rounded
+for a convolution, a later addition reads the rounded one: it need not be stored in float32 too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilewright.ir import DType
 from tilewright.target import Target
 
 _FLOAT32, _BF16 = DType.of("float32"), DType.of("bfloat16")
-#: Products with fewer rows or columns stay as they are, where both factors are computed.
+#: If both factors are computed, products with fewer rows or columns stay as they are.
 _LEAST: Final = 16
 
 
@@ -62,7 +62,7 @@ def _conv(call: Call, w: Writing) -> Sequence[Value] | None:
 
 
 def _beside(call: Call, w: Writing) -> Sequence[Value] | None:
-    """A map of images, some of which were rounded before."""
+    """A map of images, some of which were rounded before: those are read rounded."""
     (out,) = call.op.infer(call.args, call.attrs)
     assert isinstance(out, TensorType)
 
@@ -87,8 +87,8 @@ def _rounded(value: Value, w: Writing) -> Value:
 
 
 def _pays(product: MatrixProduct) -> bool:
-    """Whether there is an instruction for it: weights are packed beforehand, or there are many
-    rows and columns."""
+    """Whether there is an instruction for it: weights are constant and packed beforehand, or there
+    are many rows and columns."""
     if product.columns is not None:
         return True
     rows = known_dim(product.x.shape[-2])

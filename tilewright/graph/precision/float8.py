@@ -9,8 +9,8 @@
     y = conv(x, w, b)                             the same, with one scale for each image
 
 Weights have a scale for each output, and are rounded here once, so that 448, the greatest of these
-floats, stands for the greatest of its weights. What reads the same rows shares them. For GPUs that
-multiply them; everything else stays in float32, as do weights that are not finite.
+floats, stands for the greatest weight of an output. Products of the same rows share these. For GPUs
+that multiply such floats; everything else stays in float32, and so do weights that are not finite.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tilewright.target import Target
 
 _FLOAT32: Final = DType.of("float32")
 _GREATEST: Final = FLOAT8.max_value
-#: Products by fewer weights than this gain nothing.
+#: Fewest weights for which a product gains.
 _WORTH: Final = 1 << 10
 
 

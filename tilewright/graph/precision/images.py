@@ -1,4 +1,4 @@
-"""Scales of images that are found at run time: one for each image."""
+"""Scales that are computed at run time, one for each image."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tilewright.graph.ir import Value
 from tilewright.graph.ops.forms.quantize_rows import LEAST
 from tilewright.graph.precision.rewriter import Writing
 
-#: Operators whose results are never negative, and those that keep that of their operands.
+#: Operators whose results are never negative, and those that are if no operand is negative.
 _NONNEGATIVE: Final = frozenset(
     ["relu", "sigmoid", "coarse_sigmoid", "hard_sigmoid", "exp", "abs", "softmax"]
 )
 _KEEPING_SIGN: Final = frozenset(["max_pool", "avg_pool", "concat", "reshape", "add", "slice"])
-#: How many calls back it is looked for an operator whose results are never negative.
+#: Most calls between a value and an operator whose results are never negative.
 _BACK: Final = 6
 
 
 def image_scales(x: Value, most: float, w: Writing) -> tuple[Value, Value]:
-    """What brings the greatest magnitude of each image to `most`, and what undoes it."""
+    """The factor that scales the greatest magnitude of each image to `most`, and its inverse."""
     size = x if is_nonnegative(x, w) else w.emit("abs", x)
-    # First over pixels: channels may be in blocks.
+    # Over pixels first: channels may be in blocks.
     greatest = w.emit("max", size, axes=tuple(range(2, x.ndim)), keepdims=True)
     greatest = w.emit("max", greatest, axes=(1,), keepdims=True)
     factor = w.emit("div", np.float32(most), w.emit("maximum", greatest, np.float32(LEAST)))

@@ -6,9 +6,9 @@
     t = matmul_integer(q, bytes of w)             exact sums in int32
     y = add(mul(mul(cast(sub(t, mul(z, sums of w))), s), scales of w), b)
 
-Weights have a scale for each column and no zero point, and are quantized here once. What reads the
-same rows shares their bytes. The scans of recurrent networks bring their states into bytes at every
-step (`graph.ops.recurrent.recurrent`).
+Weights have a scale for each column and no zero point, and are quantized here once. Products of the
+same rows share their bytes. The scans of recurrent networks quantize their states at every step
+(`graph.ops.recurrent.recurrent`).
 
     y = conv(x, w, b)
     -->
@@ -16,8 +16,8 @@ step (`graph.ops.recurrent.recurrent`).
     t = conv(to_bytes(x, 1 / s), bytes of w, dtype=int32)
     y = add(mul(mul(cast(t), scales of w), s), b)
 
-Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines that
-have no instructions for bytes, if there is none for them (`products.is_dense_convolution`), or if
+Images that cannot be negative have unsigned bytes. Convolutions stay as they are on machines
+without instructions for bytes, if these do not apply (`products.is_dense_convolution`), or if
 Winograd's algorithm makes them faster in float32. Everything else stays in float32.
 """
 
@@ -41,7 +41,7 @@ from tilewright.graph.winograd.cost import least_share
 from tilewright.ir import DType
 from tilewright.target import Target
 
-#: Products by fewer weights than this gain nothing.
+#: Fewest weights for which a product gains.
 _WORTH: Final = 1 << 10
 #: The largest magnitude of a quantized weight: -128 is not used, so that the range is symmetric.
 _GREATEST: Final = 127
@@ -80,7 +80,7 @@ def _product(call: Call, w: Writing) -> Sequence[Value] | None:
 
 
 def _quantized(columns: Array, name: str, w: Writing) -> Sequence[Value]:
-    """Constants: bytes, their sums and scales for each column; nothing where there are none."""
+    """Constants: bytes, and their sum and scale for each column; empty where not quantized."""
     found = quantized_columns(columns)
     if found is None:
         return ()
@@ -117,8 +117,8 @@ def _conv_where_it_pays(
 
 
 def _winograd_is_faster(call: Call, target: Target) -> bool:
-    """Whether Winograd's algorithm in float32 is predicted to be faster than products of bytes,
-    which are four times as fast as float32 at best, after the image was quantized."""
+    """Whether Winograd's algorithm in float32 is predicted to be faster than quantizing the image
+    and products of bytes, which are at best four times as fast as those of float32."""
     (out,) = call.op.infer(call.args, call.attrs)
     assert isinstance(out, TensorType)
     return least_share(call, out, target) <= target.timing.conv.bytes_share

@@ -7,11 +7,11 @@
         return narrowed(relu(c))
     y = fused(group)                                     y: float16
 
-Operands are widened where they are read, and only what leaves the kernel is rounded. Products take
-narrow factors and are summed in float32; copies move narrow elements as they stand. Weights are
-constants of the narrower type, times a power of two where they would lose too much by it, which the
-sums are divided by. Large tables are narrow as well, where they lose little; other constants stay
-as they are.
+Operands are widened where they are read, and only results of the kernel are rounded. Products take
+narrow factors and are summed in float32; copies move narrow elements unchanged. Weights are
+constants of the narrower type; where that would lose too much, they are scaled by a power of two,
+by which the sums are divided. Large tables are narrow as well, where they lose little; other
+constants stay as they are.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from tilewright.graph.precision.stored import (
 from tilewright.graph.rewriting.rewrite import grouped
 from tilewright.ir import DType
 
-#: Constants of this many elements are narrow wherever they are read.
+#: Constants of at least this many elements are narrow for all readers.
 _LARGE: Final = 1 << 16
-#: How much of a constant may be lost, relative to its norm: more than rounding loses of numbers
-#: which the narrower type holds, and less than it loses of those that are too small or too large.
+#: Largest loss of a narrow constant, relative to its norm: more than rounding loses where the
+#: numbers are in the type's range, and less than is lost of numbers that are too small or large.
 _LOST: Final = 1 / 64
 
 
@@ -56,9 +56,9 @@ class _Writer:
     def __init__(self, graph: Graph, dtype: DType, facts: FactTable) -> None:
         self._graph, self._dtype, self._facts = graph, dtype, facts
         self._joins = Joins(graph)
-        #: The values that have only a narrow form, by what they were.
+        #: The narrow value for each value that is stored narrow only.
         self._narrow = {v: _narrow_like(v, dtype) for v in narrow_values(graph, facts)}
-        #: Narrow copies of others; None for constants that must not have one.
+        #: Narrow copies of other values; None for constants that must not have one.
         self._copies: dict[Value, _Factor | None] = {}
         self._made: list[Binding] = []
 
@@ -72,7 +72,7 @@ class _Writer:
             self._made.append(made)
         return self._made
 
-    # ---- what is no kernel of definitions -------------------------------------------------------
+    # ---- bindings other than kernels ------------------------------------------------------------
 
     def _carried(self, binding: Binding) -> Binding:
         args = [None if a is None else self._narrow.get(a, a) for a in binding.expr.args]
@@ -81,7 +81,7 @@ class _Writer:
     def _other(self, binding: Binding) -> Binding:
         expr = binding.expr
         if isinstance(expr, Call) and expr.op.name in SCANS:
-            # States are multiplied by weights that are read again at every step.
+            # Weights for states are read again at every step.
             products, weight, *others = expr.args
             stored = None if weight is None else self._unscaled(weight)
             args = [products, weight if stored is None else stored, *others]
@@ -118,21 +118,21 @@ class _Writer:
     def _outputs(self, binding: Binding) -> list[Value]:
         return [self._narrow.get(v, v) for v in binding.outputs]
 
-    # ---- what kernels read ----------------------------------------------------------------------
+    # ---- operands of kernels --------------------------------------------------------------------
 
     @property
     def dtype(self) -> DType:
         return self._dtype
 
     def stored(self, value: Value) -> Value:
-        """The value as kernels read it that are no products."""
+        """The value as kernels other than products read it."""
         array = value.constant
         if array is not None:
             return (self._unscaled(value) if array.size >= _LARGE else None) or value
         return self._narrow.get(value, value)
 
     def factor(self, value: Value) -> _Factor | None:
-        """The narrow form of a value; a copy where it has another one."""
+        """The narrow form of a value, made by a copy if it is stored in float32."""
         if value in self._narrow:
             return _Factor(self._narrow[value])
         if value not in self._copies:
@@ -140,7 +140,7 @@ class _Writer:
         return self._copies[value]
 
     def _unscaled(self, value: Value) -> Value | None:
-        """The narrow form of a constant, if it is one and has one that stands for itself."""
+        """The narrow form of a value, if that is a constant that needs no scale."""
         found = self.factor(value) if value.is_constant else None
         return None if found is None or found.scale != 1 else found.value
 
@@ -157,14 +157,14 @@ class _Writer:
 
 
 class _Factor(NamedTuple):
-    """A narrow value, and what it was multiplied by, a power of two."""
+    """A narrow value, and the power of two that it was multiplied by."""
 
     value: Value
     scale: float = 1.0
 
 
 def _constant(value: Value, array: Array, dtype: DType) -> _Factor | None:
-    """A constant in a narrower type, if its numbers can be held there."""
+    """A constant in a narrower type, if it loses little there."""
     greatest = float(np.abs(array).max(initial=0))
     if not np.isfinite(greatest):
         return None
@@ -181,14 +181,14 @@ def _norm(array: Array) -> float:
 
 
 class _Loops(Builder):
-    """The calls of one kernel, as they are written again."""
+    """The calls of one kernel, rewritten."""
 
     def __init__(self, values: _Writer, origin: str) -> None:
         super().__init__()
         self._outside, self.origin = values, origin
-        #: What stands for values that were written in another way, and for operands.
+        #: The values that replace rewritten values and operands.
         self._new: dict[Value, Value] = {}
-        #: What the kernel made so far, and what was rounded or made float32 again in it.
+        #: The values this kernel has made so far, and their rounded and widened forms.
         self._own: set[Value] = set()
         self._rounded: dict[Value, Value] = {}
         self._full: dict[Value, Value] = {}
@@ -208,7 +208,7 @@ class _Loops(Builder):
     # ---- copies ---------------------------------------------------------------------------------
 
     def move(self, binding: Binding) -> None:
-        """A call that only moves elements, on narrow ones."""
+        """Rewrite a call that only moves elements, for narrow ones."""
         args = [None if a is None else self._moved(a) for a in binding.expr.args]
         outputs = [_narrow_like(v, self._outside.dtype) for v in binding.outputs]
         self._new.update(zip(binding.outputs, outputs, strict=True))
@@ -225,10 +225,10 @@ class _Loops(Builder):
         self._new[value] = made
         return made
 
-    # ---- all else -------------------------------------------------------------------------------
+    # ---- other calls ----------------------------------------------------------------------------
 
     def compute(self, binding: Binding, facts: Facts) -> None:
-        """A call on float32, or a product of narrow factors."""
+        """Rewrite a call on float32, or a product of narrow factors."""
         call = binding.expr
         assert isinstance(call, Call)
         self._own.update(binding.outputs)
@@ -243,7 +243,7 @@ class _Loops(Builder):
         return self.bind_made(Binding(binding.outputs, Call(call.op, args, attrs), binding.origin))
 
     def _is_narrow(self, value: Value) -> bool:
-        """Whether a value is there in the narrower type."""
+        """Whether a value exists in the narrower type."""
         held = self.current(value) if value in self._own else self._outside.stored(value)
         return held.dtype is self._outside.dtype
 
@@ -278,7 +278,7 @@ class _Loops(Builder):
         return self.emit_all(call.op, [*found, *others], attrs)[0]
 
     def _narrow_operand(self, value: Value | None) -> _Factor | None:
-        """The narrow form of an operand, which it may have had from the start."""
+        """The narrow form of an operand, which may have been narrow from the start."""
         is_narrow = value is not None and value.dtype is self._outside.dtype
         return _Factor(self.current(value)) if value and is_narrow else self._factor(value)
 
@@ -293,7 +293,7 @@ class _Loops(Builder):
         return self._rounded_factor(value) if value in self._own else self._outside.factor(value)
 
     def _rounded_factor(self, value: Value) -> _Factor | None:
-        """The narrow form of what this kernel has made, such as shares of attention."""
+        """The narrow form of a value of this kernel, such as the shares of attention."""
         current = self.current(value)
         if current.dtype is not FLOAT32:
             return _Factor(current) if current.dtype is self._outside.dtype else None
@@ -302,7 +302,7 @@ class _Loops(Builder):
         return _Factor(self._rounded[value])
 
     def wide(self, value: Value) -> Value:
-        """A value in the type that it had."""
+        """A value in its original type."""
         if value not in self._full:
             held = self.current(value) if value in self._own else self._outside.stored(value)
             is_less = held.dtype is not value.dtype
@@ -324,7 +324,7 @@ def _narrow_type(value: Value, dtype: DType) -> TensorType:
 
 
 def _narrow_like(value: Value, dtype: DType) -> Value:
-    """A value that stands for another one in a narrower type; others than float32 stay."""
+    """A value in a narrower type in place of another; types other than float32 stay."""
     if value.dtype is not FLOAT32:
         return Value(value.name, value.type)
     return Value(value.name, _narrow_type(value, dtype))

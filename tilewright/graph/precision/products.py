@@ -1,4 +1,4 @@
-"""Products of matrices in float32, by any operator, and convolutions: passes change their types."""
+"""Products of matrices in float32, by any operator, and convolutions, for passes to retype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.graph.rewriting.context import PassContext
 from tilewright.ir import DType
 
 _FLOAT32: Final = DType.of("float32")
-#: Convolutions of fewer pixels or channels stay as they are.
+#: Fewest pixels and channels of a convolution that is changed.
 _LEAST: Final = 16
 
 
@@ -23,7 +23,7 @@ class MatrixProduct(NamedTuple):
 
     x: Value
     weight: Value
-    #: Whether the weights are transposed: one row, not one column, for each result.
+    #: Whether the weights are transposed: one row, not one column, for each output.
     transposed: bool
     factor: float = 1.0
     addend: Value | None = None
@@ -31,21 +31,21 @@ class MatrixProduct(NamedTuple):
 
     @property
     def columns(self) -> Array | None:
-        """The weights with a column for each result, where they are a constant matrix."""
+        """The weights with a column for each output, where they are a constant matrix."""
         array = self.weight.constant
         if array is None or array.ndim != 2:
             return None
         return array.T if self.transposed else array
 
     def scaled_addend(self, b: Builder) -> Value | None:
-        """What is added, times its factor."""
+        """The addend, times its factor."""
         if self.addend is None or self.addend_factor == 1:
             return self.addend
         return b.emit("mul", self.addend, np.float32(self.addend_factor))
 
 
 def written(product: MatrixProduct, b: Builder) -> Value:
-    """The product, summed in float32, of factors that are of another type by now."""
+    """The product, summed in float32, of factors whose type was changed."""
     x, weight = product.x, product.weight
     result = b.emit("matmul", x, weight, transpose_b=product.transposed, dtype=_FLOAT32)
     if product.factor != 1:
@@ -56,7 +56,7 @@ def written(product: MatrixProduct, b: Builder) -> Value:
 
 
 def as_product(call: Call) -> MatrixProduct | None:
-    """The call as a product of rows that are computed, if it is one in float32."""
+    """The call as a product with computed rows, if it is one in float32."""
     found = PRODUCTS[call.op.name](call) if call.op.name in PRODUCTS else None
     if found is None or found.x.is_constant or found.x.ndim < 2 or found.weight.ndim < 2:
         return None
@@ -84,8 +84,8 @@ def _of_gemm(call: Call) -> MatrixProduct | None:
 
 
 def is_dense_convolution(call: Call) -> bool:
-    """Whether it is a convolution in float32 for which machines have instructions of other types:
-    by constants, of channels that come in blocks, and for many pixels that are known to be there.
+    """Whether it is a convolution in float32 that instructions for other types can compute: by
+    constants, of channels that can be in blocks, and with many pixels, of known number.
     """
     x, weight, bias = call.args
     assert x is not None and weight is not None
@@ -96,7 +96,7 @@ def is_dense_convolution(call: Call) -> bool:
     assert isinstance(out, TensorType)
     pixels = prod(known_dim(d) or 0 for d in out.shape[2:])
     channels = (known_dim(d) or 0 for d in weight.shape[:2])
-    # Channels are brought into blocks from level 2 on.
+    # Channels are put into blocks from level 2 on.
     planned = PassContext.current().opt_level >= 2
     return planned and min(pixels, *channels) >= _LEAST
 

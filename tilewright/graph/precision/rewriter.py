@@ -1,7 +1,7 @@
-"""How calls are written down in narrower types: a table of rules, by operator.
+"""Rewrites calls to narrower types by a table of rules, by operator.
 
-A rule sees a call and writes what stands in its place into a `Writing`, or gives None and leaves it
-as it is. The last call that it writes gives its results, which are of the same types.
+A rule sees a call and writes its replacement into a `Writing`, or returns None to leave the call as
+it is. The last call that it writes takes over the results, which are of the same types.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from tilewright.graph.building.builder import Builder
 from tilewright.graph.ir import Binding, Call, Graph, Value
 from tilewright.graph.rewriting.rewrite import Rewriter
 
-#: What was made of values, by what it is.
+#: Values derived from others, by a description and the source.
 Made = dict[tuple[str, Value], Sequence[Value]]
 
 
 class Writing(Builder):
-    """Where a rule writes; it knows what was made of values in the graphs that are open."""
+    """Where a rule writes; it knows the values derived so far in the graphs that are open."""
 
     def __init__(self, origin: str, made: Sequence[Made], makers: Mapping[Value, Call]) -> None:
         super().__init__()
         self.origin, self._made = origin, made
-        #: The calls that gave values, as they were written.
+        #: The calls that computed values, before they were rewritten.
         self.makers = makers
 
     def once(
         self, what: str, value: Value, make: Callable[[Value], Sequence[Value]]
     ) -> Sequence[Value]:
-        """What `make` makes of a value, which all calls that ask for it share."""
+        """The values that `make` derives from a value, shared by all calls that need them."""
         found = self.known(what, value)
         if found is None:
             found = self._made[-1][what, value] = make(value)
         return found
 
     def known(self, what: str, value: Value) -> Sequence[Value] | None:
-        """What was made of a value before."""
+        """The values derived from a value before."""
         key = (what, value)
         return next((known[key] for known in self._made if key in known), None)
 

@@ -1,4 +1,4 @@
-"""Factors of TF32, rounded where they are made.
+"""Factors of TF32, rounded by the kernels that compute them.
 
     y = relu(conv(x, w, b))                  y is multiplied by others
     -->
@@ -7,9 +7,9 @@
         return first_bits(relu(c))
     y = fused(group)
 
-Instructions take the first bits of what they multiply and drop the others, which makes every factor
-a little smaller: in a deep network that adds up to percents. So kernels round what products will
-read, and constant factors are rounded once. What a graph takes and gives stays as it is.
+Instructions take the first bits of their operands and drop the others, which makes every factor a
+little smaller: in a deep network that adds up to percents. So kernels round results that products
+read, and constant factors are rounded once. Inputs and outputs of a graph stay as they are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilewright.graph.rewriting.rewrite import grouped
 
 
 def with_rounded_factors(graph: Graph, facts: FactTable) -> list[Binding]:
-    """The bindings of a graph, with factors of products rounded to the bits that these take."""
+    """The bindings of a graph, with factors of products rounded to the bits that are used."""
     return list(_Writer(graph, facts).body())
 
 
@@ -84,14 +84,14 @@ class _Writer:
         )
 
     def _is_rounded(self, kernel: KernelCalls) -> bool:
-        """Whether a kernel only moves what was rounded before."""
+        """Whether a kernel only moves values that were rounded before."""
         floats = [v for v in kernel.operands if v.dtype is FLOAT32]
         return kernel.moves and all(v in self._multiplied for v in floats)
 
     def _factor(
         self, value: Value | None, own: set[Value], rounded: dict[Value, Value], made: Builder
     ) -> Value | None:
-        """What a product reads: of constants and of what its kernel has made, the first bits."""
+        """A factor as a product reads it: constants and this kernel's own values are rounded."""
         if value is None or value.dtype is not FLOAT32:
             return value
         if value.constant is not None:
@@ -107,6 +107,6 @@ class _Writer:
 
 
 def _is_by_channel(call: Call) -> bool:
-    """Whether every channel is multiplied by itself, which takes no tensor instructions."""
+    """Whether it is a depthwise convolution, which uses no tensor instructions."""
     weight, groups = call.args[1], call.attrs.get("groups", 1)
     return groups != 1 and weight is not None and known_dim(weight.shape[0]) == groups

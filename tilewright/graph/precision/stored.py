@@ -1,9 +1,9 @@
 """Which values between kernels are stored in a narrower type of floats.
 
-A value of float32 that kernels make and kernels read is narrow if it comes from a product, through
-kernels that keep its size, or if products multiply it. So what is computed of indices, positions
-and masks alone stays in float32, and so do means, variances and what is computed of them. What a
-graph takes and gives, and what else than kernels reads or makes, keeps its type.
+A value of float32 that kernels write and kernels read is narrow if it comes from a product, through
+kernels that keep its size, or if products multiply it. So values computed from indices, positions
+and masks alone stay in float32, and so do means, variances and values computed from these. Inputs
+and outputs of a graph, and values that others than kernels read or write, keep their types.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from tilewright.graph.rewriting.rewrite import all_used
 from tilewright.ir import DType
 
 FLOAT32: Final = DType.of("float32")
-#: Sums of fewer products are computed as they are: positions times frequencies, say, whose rounding
-#: is the input of functions that change fast.
+#: Sums of fewer products stay in float32: positions times frequencies, say, are arguments of
+#: functions that change fast, so that rounding would show.
 _LEAST_DEPTH: Final = 8
-#: Reductions to this part of their operand, or less, stay in float32: they cost no bandwidth.
+#: Results of reductions of at most this fraction of the operand stay in float32: they cost no
+#: bandwidth.
 _SMALL_PART: Final = 1 / 16
 
 
-#: What is stored between kernels, by the precision that is asked for.
+#: The types of values between kernels, by precision.
 _TYPES: Final = {"float16": DType.of("float16"), "bf16": DType.of("bfloat16")}
 
 
 def stored_type() -> DType | None:
-    """The narrower type that GPUs are asked to store values in."""
+    """The narrower type that the precision stores values in on GPUs, if any."""
     return _TYPES.get(PassContext.current().precision)
 
 
@@ -47,21 +48,21 @@ class KernelCalls(NamedTuple):
 
     @property
     def operands(self) -> list[Value]:
-        """What it reads."""
+        """The values that it reads."""
         made = {v for b in self.calls for v in b.outputs}
         used = dict.fromkeys(a for b in self.calls for a in b.expr.args if a is not None)
         return [v for v in used if v not in made]
 
     @property
     def factors(self) -> Iterator[Value]:
-        """What its products multiply."""
+        """The operands of its products."""
         for binding, facts in zip(self.calls, self.facts, strict=True):
             if is_product(binding.expr, facts):
                 yield from (a for a in binding.expr.args[:2] if a is not None)
 
     @property
     def moves(self) -> bool:
-        """Whether it only copies elements to other places."""
+        """Whether it only moves elements."""
         return all(f.moves for f in self.facts)
 
     @property
@@ -70,7 +71,7 @@ class KernelCalls(NamedTuple):
 
 
 def kernel_of(binding: Binding, facts: FactTable) -> KernelCalls | None:
-    """The kernel that a binding calls, if its loops are known to be those of definitions."""
+    """The kernel that a binding calls, if all its calls have compute definitions."""
     expr = binding.expr
     calls = expr.graph.body if isinstance(expr, Fused) else [binding]
     found: list[Facts] = []
@@ -90,7 +91,7 @@ def is_product(call: object, facts: Facts) -> bool:
 
 
 def _depth(call: Call) -> int:
-    """How many products are added up for an element, as far as it is known."""
+    """The number of terms in the sum for an element, or `_LEAST_DEPTH` where it is not known."""
     x, weight = call.args[:2]
     assert x is not None and weight is not None
     if call.op.name in PRODUCTS:
@@ -102,7 +103,7 @@ def _depth(call: Call) -> int:
 
 
 def carries(binding: Binding, joins: Joins) -> bool:
-    """Whether the results are memory of the operands, or the operands of the result."""
+    """Whether the results share the operands' memory, or the operands that of the result."""
     return isinstance(binding.expr, Call) and (is_shared(binding) or joins.is_free(binding))
 
 
@@ -112,12 +113,12 @@ def narrow_values(graph: Graph, facts: FactTable) -> set[Value]:
 
 
 def multiplied_values(graph: Graph, facts: FactTable) -> set[Value]:
-    """The values that kernels of a graph make and products multiply, maybe after a move."""
+    """The values that kernels of a graph compute and products read, maybe after a move."""
     return _Values(graph, facts).multiplied()
 
 
 class _Values:
-    """Values that are memory of each other are one: known by the first of them."""
+    """Values that share memory count as one: the first of them stands for all."""
 
     def __init__(self, graph: Graph, facts: FactTable) -> None:
         self._same: dict[Value, Value] = {}
@@ -157,14 +158,14 @@ class _Values:
     def multiplied(self) -> set[Value]:
         for _, kernel in self._kernels:
             self._mark(kernel.factors)
-        # Later kernels come first: what they move was made by others before.
+        # Later kernels first: the values that they move come from earlier ones.
         for binding, kernel in reversed(self._kernels):
             if kernel.moves and any(self._first(v) in self._narrow for v in binding.outputs):
                 self._mark(kernel.operands)
         return {v for v in self._candidates if self._first(v) in self._narrow}
 
     def _is_narrow(self, binding: Binding, kernel: KernelCalls) -> bool:
-        """Whether a kernel makes narrow values: by products, or of narrow values."""
+        """Whether a kernel makes narrow values: by products, or from narrow values."""
         if any(True for _ in kernel.factors):
             return True
         sizes = [count(v.shape) for v in kernel.operands if self._first(v) in self._narrow]
@@ -173,7 +174,7 @@ class _Values:
         return not _makes_less(binding, kernel, max(sizes))
 
     def _is_only_reduced(self, value: Value) -> bool:
-        """Whether it is made for reductions alone, such as squares, which may be large."""
+        """Whether it is computed for reductions alone, such as squares, which may be large."""
         readers = self._readers.get(self._first(value), ())
         size = count(value.shape)
         return bool(readers) and all(_makes_less(b, kernel, size) for b, kernel in readers)
@@ -195,7 +196,7 @@ class _Values:
 
 
 def _makes_less(binding: Binding, kernel: KernelCalls, size: float) -> bool:
-    """Whether a kernel reduces so many elements to much fewer."""
+    """Whether a kernel reduces `size` elements to a small fraction."""
     results = max(count(v.shape) for v in binding.outputs)
     return kernel.reduces and results <= _SMALL_PART * size
 

@@ -1,4 +1,4 @@
-"""In what the products of a graph are computed, in words."""
+"""A description of the types in which the products of a graph are computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.graph.rewriting.context import PassContext
 
 
 def precision_text(module: Module) -> str:
-    """The precision that was asked for, and how many products are computed in which type."""
+    """The chosen precision, and how many products are computed in which type."""
     asked = PassContext.current().precision
     if asked == "float32" and not _has_bytes(module):
         return asked
@@ -21,7 +21,7 @@ def precision_text(module: Module) -> str:
 
 
 def _has_bytes(module: Module) -> bool:
-    """Whether there are bytes to multiply: the model may be quantized without being asked to."""
+    """Whether there are tensors of bytes: the model itself may be quantized."""
     calls = (b.expr for g in all_graphs(module.main) for b in g.body if isinstance(b.expr, Call))
     operands = (a for call in calls for a in call.args if a is not None)
     types = (a.type for a in operands)
@@ -41,7 +41,7 @@ def _products(module: Module) -> dict[str, int]:
 
 
 def _factor(binding: Binding, facts: FactTable) -> Value | None:
-    """A factor of the products that a call computes, if it does: a scan has weights for states."""
+    """A factor of the products that a call computes, if any; for a scan, the states' weights."""
     call = binding.expr
     if not isinstance(call, Call) or not call.args:
         return None

@@ -1,1 +1,1 @@
-"""What passes are written and run with: walks, copies, parts of modules, contexts."""
+"""The infrastructure of passes: walks, copies, parts of modules, contexts."""

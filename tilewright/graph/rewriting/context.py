@@ -1,4 +1,4 @@
-"""How passes are run: at what level, without which, watched by whom.
+"""How passes are run: the level, passes that are disabled, instruments.
 
     with PassContext(opt_level=3, disabled_passes={"fold_scale"}, instruments=[PassTimer()]):
         …
@@ -26,9 +26,9 @@ from tilewright.target import Target
 
 Pass = Callable[[Module], Module]
 MAX_LEVEL: Final = 3
-#: In what products may be computed; everything else, and what goes in and out, keeps its type.
+#: Types of factors in products; everything else, and inputs and outputs, keep their types.
 PRECISIONS: Final = ("float32", "tf32", "float16", "bf16", "float8", "int8-dynamic")
-#: What lets products of float32 on GPUs take ten bits of the fractions of their factors.
+#: Lets products of float32 on GPUs use only ten bits of the fractions of their factors.
 TF32: Final = "tf32"
 #: A pass that is not over graphs; see `PassContext.merges_kernels`.
 MERGE_KERNELS: Final = "merge_kernels"
@@ -76,16 +76,16 @@ class PassContext:
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instruments: Sequence[Instrument] = ()
     #: Schedulers that kernels get in place of the default, by `Target.machine` and then by the key
-    #: of their loops; those of the context outside, unless given.
+    #: of their loops; unless given, those of the enclosing context.
     schedulers: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: _outer_schedulers())
-    #: What passes take in place of their own choices, by `Target.machine` and then by the key of
-    #: the decision; those of the context outside, unless given.
+    #: What passes choose in place of their own choices, by `Target.machine` and then by the key of
+    #: the decision; unless given, those of the enclosing context.
     decisions: DecisionTable = field(default_factory=lambda: _outer_decisions())
     #: What passes have decided in this context, by keys.
     decided: dict[str, Decision] = field(
         default_factory=dict[str, Decision], init=False, repr=False
     )
-    #: What one pass has found out and others need as well, by what it is: see `FactTable`.
+    #: What one pass has found out and others reuse, by topic: see `FactTable`.
     remembered: dict[str, dict[Any, Any]] = field(
         default_factory=dict[str, dict[Any, Any]], init=False, repr=False
     )
@@ -135,8 +135,8 @@ class PassContext:
 
     @property
     def merges_kernels(self) -> bool:
-        """Whether loops over small launches of a GPU become one launch, and launches overlap: by
-        passes over loops."""
+        """Whether passes over loops merge small launches of a GPU into one, and overlap
+        launches."""
         return self.opt_level >= 2 and MERGE_KERNELS not in self.disabled_passes
 
     def runs(self, step: Step) -> bool:
@@ -157,7 +157,7 @@ def _outer_decisions() -> DecisionTable:
 
 
 def run_passes(module: Module, steps: Iterable[Step]) -> Module:
-    """All passes that the current context lets run, in order."""
+    """Run all passes that the current context enables, in order."""
     context = PassContext.current()
     table = list(steps)
     _require_known(context, table)
@@ -168,7 +168,7 @@ def run_passes(module: Module, steps: Iterable[Step]) -> Module:
 
 
 def run_pass(module: Module, run: Pass) -> Module:
-    """One pass, watched by the instruments of the current context."""
+    """Run one pass, watched by the instruments of the current context."""
     context = PassContext.current()
     for instrument in context.instruments:
         _tell(instrument, "before", run.__name__, module)

@@ -1,4 +1,4 @@
-"""Copies of graphs, each with values and dimensions of its own: for calls and trips of loops."""
+"""Copies of graphs, each with values and dimensions of its own: for calls and loop iterations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GraphCopy:
             self._learn(param.type, arg.type)
 
     def _learn(self, param: Type, arg: Type) -> None:
-        """Dimensions of a parameter are those of the argument."""
+        """Replace the dimensions of a parameter by those of the argument."""
         if isinstance(param, TensorType) and isinstance(arg, TensorType):
             for own, given in zip(param.shape, arg.shape, strict=True):
                 if isinstance(own, Var) and own not in self._visible:
@@ -61,7 +61,7 @@ class GraphCopy:
         return Graph(params, body, results)
 
     def value(self, value: Value) -> Value:
-        """What stands for a value in the copy."""
+        """The value in the copy that corresponds to one of the graph."""
         return self._values.get(value, value)
 
     def _defined(self, value: Value) -> Value:

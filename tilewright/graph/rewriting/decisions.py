@@ -1,10 +1,10 @@
-"""Decisions of passes that could be taken otherwise, so that they can be measured.
+"""Choices of passes that can be overruled, so that the alternatives can be measured.
 
-A pass that asks a rule or a cost model says what there was to choose from, its own choice first:
+A pass that follows a rule or a cost model lists the options, its own choice first:
 
     taken = PassContext.current().decide(target, Decision(key, "winograd", words, options))
 
-and goes on with what it is given back: its own choice, unless the context names another one
+and continues with the result: its own choice, unless the context names another one
 (`PassContext.decisions`, by the machine and the key). Keys are made of operators, attributes and
 types (`decision_key`), never of names, so that equal calls are one decision, in this model and in
 others.
@@ -25,20 +25,20 @@ from tilewright.ir import Expr, Var, substitute
 
 @dataclass(frozen=True)
 class Decision:
-    """What a pass decides about some calls that are the same to it."""
+    """What a pass decides about calls that are equal to it."""
 
     key: str
     #: The pass, and what it decides about, in words.
     made_by: str
     subject: str
-    #: What there is to choose from in words, the pass's own choice first.
+    #: The options in words, the pass's own choice first.
     options: tuple[str, ...]
-    #: How many calls it is about, and roughly their cycles in a run.
+    #: The number of these calls, and roughly their cycles in a run.
     calls: int = 1
     cycles: float = 0.0
     #: The option that was taken; empty: the first.
     taken: str = ""
-    #: What the context names though it is no option (any more).
+    #: The choice that the context names, if it is not among the options (any more).
     refused: str = ""
 
     @property
@@ -62,8 +62,8 @@ DecisionTable = Mapping[str, Mapping[str, str]]
 
 
 def decision_key(call: Call, results: Iterable[Type], *more: object) -> str:
-    """Equal for calls of equal operators, attributes, operands and results, whatever these and
-    their dimensions are called."""
+    """Equal for calls of equal operators, attributes, operand and result types, whatever the
+    names of values and dimensions."""
     plain = _PlainDims()
     operands = [_operand(v, plain) for v in call.args]
     attrs = [f"{name}={_attribute(v, plain)}" for name, v in sorted(call.attrs.items())]
@@ -73,12 +73,12 @@ def decision_key(call: Call, results: Iterable[Type], *more: object) -> str:
 
 
 def joint_key(*keys: str) -> str:
-    """A key for what several keys say together, in this order."""
+    """A key that combines several keys, in this order."""
     return hashlib.sha256("\n".join(keys).encode()).hexdigest()
 
 
 class _PlainDims:
-    """Symbolic dimensions as d0, d1, … in the order in which they come."""
+    """Symbolic dimensions as d0, d1, … in the order in which they appear."""
 
     def __init__(self) -> None:
         self._plain: dict[Var, Expr] = {}

@@ -1,6 +1,6 @@
-"""Parts of a module as modules of their own, and modules without the data of whoever wrote them.
+"""Parts of a module as modules of their own, and modules without the data of their authors.
 
-Reproducers of faults are made with these: a part takes what it uses of the rest as parameters.
+Reproducers of faults are made with these: values that a part uses of the rest become parameters.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from tilewright.graph.ir.attributes import attribute_parts
 from tilewright.graph.rewriting.rewrite import Rewriter
 from tilewright.support.stand_ins import Filling, filled, stand_in
 
-#: Lists of numbers or strings in attributes from this length on are taken for data.
+#: Lists of numbers or strings of at least this length in attributes are treated as data.
 _LONG: Final = 9
 
 
 def module_part(module: Module, body: Sequence[Binding], wanted: Collection[Value] = ()) -> Module:
-    """These bindings as `main`; its results are those `wanted`, and what nothing else uses."""
+    """These bindings as `main`; its results are those `wanted`, and those that nothing uses."""
     used = dict.fromkeys(v for b in body for v in _used(b))
     made = {v for b in body for v in _defined_values(b)}
     params = [v for v in used if v not in made and not v.is_constant]
     results = [v for b in body for v in b.outputs if v not in used or v in wanted]
     main = Function("main", [Value(p.name, p.type) for p in params], body, results)
     rewriter = Rewriter()
-    # Nothing is left of what was known about values that are parameters now.
+    # Parameters must not keep what was known about the values they replace.
     rewriter.values = dict(zip(params, main.params, strict=True))
     return _reachable(rewriter.graph(main), module)
 
 
 def _used(binding: Binding) -> Iterable[Value]:
-    """What a binding uses, graphs inside it included."""
+    """The values that a binding uses, those used in its inner graphs included."""
     yield from (a for a in binding.expr.args if a is not None)
     for graph in (g for inner in binding.expr.graphs for g in all_graphs(inner)):
         yield from (a for b in graph.body for a in b.expr.args if a is not None)

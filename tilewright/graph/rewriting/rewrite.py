@@ -1,4 +1,4 @@
-"""What passes are written with: a walk over bindings that replaces values as it goes.
+"""The base class of passes: a walk over bindings that replaces values as it goes.
 
     class Simplifier(Rewriter):
         def visit(self, binding: Binding) -> Sequence[Binding]:
@@ -8,7 +8,7 @@
             return (binding,)
 
 `visit` sees each binding with its operands replaced and its inner graphs rewritten, and returns
-what stands in its place. What does not change stays the same object, up to the module.
+the bindings that take its place. Objects that do not change stay the same, up to the module.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ AnyGraph = TypeVar("AnyGraph", bound=Graph)
 
 
 class Rewriter:
-    """Rewrites graphs from top to bottom; inner graphs see what was replaced around them."""
+    """Rewrites graphs from top to bottom; inner graphs see replacements made around them."""
 
     def __init__(self) -> None:
         self.values: dict[Value, Value] = {}
         self.dims: dict[Var, Expr] = {}
-        #: Dimensions that what was kept so far defines.
+        #: Dimensions that the bindings kept so far define.
         self._defined: set[Var] = set()
 
     def module(self, module: Module) -> Module:
         return module.map(self.graph)
 
     def visit(self, binding: Binding) -> Sequence[Binding]:
-        """What stands in the place of `binding`."""
+        """The bindings that replace `binding`."""
         return (binding,)
 
     def enter(self, graph: Graph) -> None:
@@ -49,7 +49,7 @@ class Rewriter:
         """Called after the bindings of a graph."""
 
     def replace(self, old: Value, new: Value) -> None:
-        """Use `new` wherever `old` was used; dimensions that `old` defined become its own."""
+        """Use `new` wherever `old` was used, and its dimensions wherever those of `old` were."""
         self.values[old] = new
         for old_dim, new_dim in _dim_pairs(old.type, new.type):
             if isinstance(old_dim, Var) and old_dim is not new_dim and old_dim is not ANY:
@@ -85,7 +85,7 @@ class Rewriter:
         return cast(AnyGraph, changed)
 
     def current(self, value: Value) -> Value:
-        """What stands for `value` now."""
+        """The value that currently replaces `value`, or itself."""
         while value in self.values:
             value = self.values[value]
         return value
@@ -114,7 +114,7 @@ class Rewriter:
         return Call(call.op, call.args, call.op.bind(call.args, attrs)[1])
 
     def _retyped(self, value: Value) -> Value:
-        """The value, or one in its place whose type speaks of current dimensions."""
+        """The value, or one in its place whose type uses current dimensions."""
         if not self.dims:
             return value
         type_ = substitute_type(value.type, self.dims)
@@ -131,7 +131,7 @@ class Rewriter:
 
 
 def defined_dims(binding: Binding) -> Sequence[Var]:
-    """The dimensions that a binding may define: what it reads, or shows bare in its outputs."""
+    """The dimensions that a binding may define: those it reads, or sizes of its outputs."""
     if isinstance(binding.expr, Read):
         return binding.expr.dims
     types = [v.type for v in binding.outputs]
@@ -176,7 +176,7 @@ def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def grouped(members: Sequence[Binding], outputs: Sequence[Value]) -> Binding:
-    """One binding for calls that become one kernel, which gives `outputs`."""
+    """One binding for calls that become one kernel with the results `outputs`."""
     inner = {v: Value(v.name, v.type) for v in outputs}
     body = [_renamed(b, inner) for b in members]
     origin = ", ".join(dict.fromkeys(b.origin for b in members if b.origin))
@@ -190,7 +190,7 @@ def _renamed(binding: Binding, inner: dict[Value, Value]) -> Binding:
 
 
 def all_used(binding: Binding) -> Iterator[Value]:
-    """Operands, and what the graphs inside use."""
+    """Operands, and values that inner graphs use."""
     yield from (a for a in dict.fromkeys(binding.expr.args) if a is not None)
     for inner in binding.expr.graphs:
         for graph in all_graphs(inner):
@@ -200,7 +200,7 @@ def all_used(binding: Binding) -> Iterator[Value]:
 
 
 def users_of(graph: Graph, body: Sequence[Binding]) -> dict[Value, set[int | None]]:
-    """The calls that read each value, by number; None for whatever is no plain call."""
+    """The calls that read each value, by number; None for uses other than by calls."""
     users: dict[Value, set[int | None]] = {v: set() for b in body for v in b.outputs}
     for index, binding in enumerate(body):
         plain = isinstance(binding.expr, Call)

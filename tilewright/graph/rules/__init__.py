@@ -1,8 +1,8 @@
 """The algebra of tensors: one file per family, one row per rule, indexed by operator.
 
-A rule sees a call whose operands are rewritten already (`Site`), and returns the value to use in
-the place of its result, or None. What it makes on the way is rewritten again, so a rule takes one
-step and trusts the others with the rest. A rule never changes the type of the result.
+A rule sees a call whose operands are rewritten already (`Site`), and returns the value that
+replaces its result, or None. The calls that it emits are rewritten again, so a rule takes one step
+and leaves the rest to other rules. A rule never changes the type of the result.
 """
 
 # pyright: reportUnusedImport=false
@@ -58,13 +58,13 @@ _ALGEBRA = _merged(
 
 
 def algebra_rules(name: str) -> Iterator[Rule]:
-    """What gives the same elements: the rules for an operator, then those for all maps."""
+    """Rules that keep all elements: those for an operator, then those for all maps."""
     yield from _ALGEBRA.get(name, ())
     yield from bytes.MAPS
     yield from reshapes.MAPS
 
 
 def scale_rules(name: str) -> Iterable[Rule]:
-    """What moves constant factors and addends, for an operator; and transposes of factors, between
-    which and their product nothing may be left then."""
+    """Rules that move constant factors and addends, for an operator; and those that fold transposes
+    of factors, which may then be next to their product."""
     return (*scales.RULES.get(name, ()), *transposes.PRODUCTS.get(name, ()))

@@ -1,9 +1,9 @@
-"""Functions of one byte: what maps make of a tensor of bytes is a table of 256 elements.
+"""Functions of one byte: a chain of maps on a tensor of bytes is a table of 256 elements.
 
     s = byte_table(x, sigmoid)
     y = requantize(mul(cast(x), cast(s)), …)      -->      y = byte_table(x, …)
 
-Among integers alone, where the operators' references compute what native code does, bit for bit.
+Only among integers, where the operators' references compute bit for bit what native code does.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from tilewright.graph.ir import Array, Call, Value
 from tilewright.graph.rules.site import Site, speaks_of_places
 
-#: Maps whose attributes that are numbers speak of elements, not of places.
+#: Maps whose numeric attributes are about elements, not axes or shapes.
 _OF_ELEMENTS: Final = frozenset(["requantize"])
 
 
 def as_table(s: Site) -> Value | None:
-    """f(g(x), h(x)) = byte_table(x, the same of every byte)"""
+    """f(g(x), h(x)) = byte_table(x, f(g(b), h(b)) for all bytes b)"""
     if not _is_bytes(s.result) or s.result.is_constant:
         return None
     chain = _Chain(s)
@@ -37,12 +37,12 @@ class _Chain:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        #: What each value is made of: one tensor of bytes; the value itself where it is no more.
+        #: The one tensor of bytes each value is computed from, or else itself; None: neither.
         self._sources: dict[Value, Value | None] = {}
         self._calls: dict[Value, Call] = {}
 
     def source_of(self, value: Value, call: Call | None) -> Value | None:
-        """The tensor of bytes that alone makes up a value; None where there is no such tensor."""
+        """The only tensor of bytes that a value is computed from, if there is one."""
         if value not in self._sources:
             self._sources[value] = self._found(value, call)
         return self._sources[value]
@@ -59,7 +59,7 @@ class _Chain:
         return found.pop()
 
     def _is_step(self, call: Call, value: Value) -> bool:
-        """Whether it computes integers one by one, the same everywhere."""
+        """Whether it computes integers element by element, by the same formula everywhere."""
         if not all(v.dtype.is_integer or v.dtype.is_bool for v in (value, *_elements(call))):
             return False
         if call.op.name == "byte_table":
@@ -69,12 +69,12 @@ class _Chain:
         return self._site.facts(call, value).aligned
 
     def is_dear(self) -> bool:
-        """Whether the calls take longer than looking up: they round, or look up as well."""
+        """Whether the calls take longer than a lookup: they round, or contain a lookup."""
         names = [call.op.name for call in self._calls.values()]
         return "requantize" in names or ("byte_table" in names and len(names) > 1)
 
     def of_every_byte(self, source: Value) -> Array:
-        """What the calls make of all bytes, in order."""
+        """The results of the calls for all bytes, in order."""
         least, most = int(source.dtype.min_value), int(source.dtype.max_value)
         known = {source: np.arange(least, most + 1).astype(source.dtype.numpy)}
         return self._evaluated(self._site.result, known)

@@ -32,7 +32,7 @@ def _mantissa(dtype: DType) -> int:
 
 
 def _holds_float(wide: DType, narrow: DType) -> bool:
-    """Among IEEE's types; narrower ones than 16 bits have values of their own."""
+    """For IEEE's types of 16 bits and more; narrower ones have values that others lack."""
     if narrow.bits < 16:
         return False
     return wide.bits > narrow.bits

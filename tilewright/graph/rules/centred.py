@@ -1,4 +1,4 @@
-"""Constant bytes that take their zero points in."""
+"""Constant bytes that absorb their zero points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.graph.ir import Array, Value
 
 def centred_bytes(weight: Value | None, zero: Value | None, axis: int) -> Array | None:
     """Constant weights without their zero points (one, or one for each along an axis), as bytes,
-    signed or not; None where they are no bytes, or would be none, or zero points are others."""
+    signed or not; None where weights or differences are no bytes, or zero points are others."""
     stored = None if weight is None else weight.constant
     if weight is None or stored is None or not weight.dtype.is_integer or weight.dtype.bits != 8:
         return None

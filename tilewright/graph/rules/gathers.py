@@ -1,4 +1,4 @@
-"""Rows of tables: maps of whole tables become maps of the rows that are taken."""
+"""Rows of tables: maps of whole tables become maps of the rows that are gathered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.graph.ir.types import is_single, known_dim
 from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axis_of
 
-#: Maps that a table may have gone through, one after the other.
+#: Most maps between the constants of a table and the table.
 _DEEP: Final = 8
 
 
@@ -20,7 +20,7 @@ def _of_map(s: Site) -> Value | None:
     """
     inner = s.made_by(s.x)
     axis, rank = axis_of(s.attr("axis"), s.x.ndim), s.arg(1).ndim
-    # Of a table of one row nothing would be taken, and no index be looked at.
+    # A table of one row would be used as it is, without checking indices.
     if inner is None or known_dim(s.x.shape[axis]) == 1 or not _is_of_constants(s, s.x, _DEEP):
         return None
     args = [None if a is None else _gathered_rows(s, a, axis, rank) for a in inner.args]
@@ -49,7 +49,7 @@ def _is_of_constants(s: Site, value: Value, depth: int) -> bool:
 
 
 def _gathered_rows(s: Site, operand: Value, axis: int, rank: int) -> Value:
-    """The rows of an operand of the map; one that is the same for all rows is only reshaped."""
+    """The rows of an operand of the map; an operand of one row is only reshaped."""
     missing = s.x.ndim - operand.ndim
     full = [*[1] * missing, *operand.shape]
     if known_dim(full[axis]) == 1:

@@ -11,14 +11,14 @@ from tilewright.ir import Expr
 
 
 class AxisGroup(NamedTuple):
-    """Neighbouring axes of one shape that hold the same elements as those of the other."""
+    """Adjacent axes of one shape that hold the same elements as those of the other."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
 
 
 def pieces_of(before: Sequence[Expr], after: Sequence[Expr]) -> list[AxisGroup] | None:
-    """The least pieces that a reshape consists of; None where that is not known.
+    """The smallest pieces that a reshape consists of; None where they are not known.
 
     [n, 3, 4, 5] to [n, 12, 5]: ((0), (0)), ((1, 2), (1)), ((3), (2)).
     Axes of one element belong to no axis of the other shape: ((1), ()), or ((), (1)).

@@ -12,7 +12,7 @@ from tilewright.graph.rules.site import Site
 
 
 def _is_all(value: Value, number: float) -> bool:
-    """Whether a constant holds this number alone; zeros of the same sign."""
+    """Whether a constant holds this number alone; the sign of zero counts."""
     array = value.constant
     if array is None or array.dtype.kind not in "fiu" or not array.size:
         return False

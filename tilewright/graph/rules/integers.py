@@ -1,6 +1,6 @@
-"""Products of bytes: machines multiply bytes in groups of four, which lie in channels.
+"""Products of bytes: machines multiply bytes in groups of four adjacent channels.
 
-A zero point of one factor costs a sum over all of the other: constant bytes take theirs in.
+A zero point of one factor costs a sum over all of the other: constant bytes absorb theirs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.graph.rules.site import Site
 
 
 def _without_zeros(s: Site) -> Value | None:
-    """product(x, w, 0, q) = product(x, w - q), where that is made of bytes"""
+    """product(x, w, 0, q) = product(x, w - q), where w - q are bytes"""
     x, weight, x_zero, weight_zero = s.call.args
     kept = _unless_nought(x_zero), _unless_nought(weight_zero)
     axis = 0 if s.call.op.name == "conv_integer" else s.arg(1).ndim - 1
@@ -55,14 +55,14 @@ def _as_product(s: Site) -> Value | None:
 
 
 def _moves(s: Site) -> bool:
-    """Whether a window of one element sees more or less than the image, or may find none."""
+    """Whether a window of one element skips pixels or reads padding, or sizes are unknown."""
     strides, pads, extents = s.attr("strides"), s.attr("pads"), s.x.shape[2:]
     stays = all(n == 1 for n in strides) and all(known_dim(p) == 0 for p in pads)
     return not stays or any(known_dim(n) is None for n in extents)
 
 
 def _as_conv(s: Site) -> Value | None:
-    """conv(x, w) = conv(x - its zero, w - its zero) in int32, where channels come in groups"""
+    """conv(x, w) = conv(x - its zero, w - its zero) in int32, where channels are in groups"""
     if s.attr("groups") == 1:
         return None
     x, weight = (_centred(s, *s.call.args[k : k + 3 : 2]) for k in (0, 1))
@@ -86,7 +86,7 @@ def _in_steps(s: Site) -> Value | None:
 
 
 def _per_channel(s: Site, x: Value, rank: int) -> Value:
-    """One number for each channel, or one for all, beside images."""
+    """One number for each channel, or one for all, in a shape that broadcasts to images."""
     if is_single(x.shape):
         return _single(s, x)
     return s.emit("reshape", x, shape=(-1, *[1] * (rank - 2)))
@@ -97,7 +97,7 @@ def _single(s: Site, x: Value) -> Value:
 
 
 def _centred(s: Site, x: Value | None, zero: Value | None) -> Value:
-    """What a quantized tensor stands for, but for its scale; channels are the first axis."""
+    """A quantized tensor minus its zero point, not scaled; channels are the first axis."""
     assert x is not None
     wide = s.emit("cast", x, dtype=s.result.dtype)
     if zero is None:

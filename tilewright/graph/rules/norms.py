@@ -1,5 +1,5 @@
-"""Norms of rows that a model spells out: one kernel reads a row once or twice, and writes nothing
-between."""
+"""Norms of rows that a model writes out: one kernel reads a row once or twice, and stores nothing
+in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.graph.sizes.axes import axes_of
 
 
 class _Spread(NamedTuple):
-    """sqrt(mean(x²) + epsilon) over the axes from the first on."""
+    """sqrt(mean(x²) + epsilon) over the axes from `first` on."""
 
     x: Value
     first: int
@@ -71,7 +71,7 @@ def _spread_of(s: Site, variance: Value | None) -> _Spread | None:
 
 
 def _mean_from(s: Site, value: Value | None, first: int) -> Value | None:
-    """What a value is the mean of, if that is over all axes from the first on."""
+    """The value that this is the mean of, if over all axes from `first` on."""
     mean = s.made_by(value, "mean")
     x = None if mean is None else mean.args[0]
     if mean is None or x is None or not mean.attrs["keepdims"]:

@@ -1,4 +1,4 @@
-"""Constant weights of a few bits, laid out as vectors read them."""
+"""Constant weights of a few bits, in the order in which vectors read them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _in_panels(s: Site) -> Value | None:
         x = s.emit("pad", x, None, before=[*edges, 0], after=[*edges, over])
     total = s.emit("matmul_panels", x, panels, factors, others, bits=bits, block=block)
     outputs, width = len(weight), panels.tensor.static_shape[0] * PANEL
-    # Panels come first, so that the rows of a tile share what was unpacked.
+    # Panels are the outermost dimension, so that the rows of a tile share unpacked weights.
     total = s.emit("transpose", total, axes=[*range(1, x.ndim), 0, x.ndim])
     total = s.emit("reshape", total, shape=[*s.x.shape[:-1], width])
     if width > outputs:
@@ -47,7 +47,7 @@ def _in_panels(s: Site) -> Value | None:
 
 
 def _zeros(zeros: Array, bits: int, blocks: int) -> Array:
-    """Zero points as numbers, in panels."""
+    """Zero points, unpacked to numbers, in panels."""
     rows = unpacked_bits(zeros, bits)[:, :blocks] if zeros.dtype == np.uint8 else zeros
     return side_by_side(np.ascontiguousarray(rows))
 

@@ -1,4 +1,4 @@
-"""Costly operators that cheaper ones can stand for, to within the rounding of a multiplication."""
+"""Costly operators replaced by cheaper ones, to within the rounding of a multiplication."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _power(s: Site) -> Value | None:
 
 
 def _divided(s: Site) -> Value | None:
-    """f(x / c) = f(x * (1 / c)) where f is smooth: its argument is rounded anyway."""
+    """f(x / c) = f(x * (1 / c)) where f is smooth: its argument is rounded anyway"""
     inner = s.private(s.x, "div")
     divisor = None if inner is None else number_in(inner.args[1])
     if inner is None or divisor is None or not _LEAST < abs(divisor) < _MOST:

@@ -1,4 +1,4 @@
-"""Values that are quantized: as early as that can be, so that what moves them moves bytes."""
+"""Quantizes values as early as possible, so that operators that move them move bytes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from tilewright.graph.ir import Call, Value
 from tilewright.graph.rules.site import Site
 
-#: Scales within these limits bring every byte back as it was.
+#: Scales within these limits restore every byte.
 _LEAST, _GREATEST = 1e-30, 1e30
-#: Operators whose results are elements of their operands as they stand; the greatest of some is
-#: the greatest after rounding too.
+#: Operators whose results are unchanged elements of their operands; the greatest element is
+#: still the greatest after rounding.
 _MOVES: Final = frozenset(["concat", "max_pool", "resize"])
 
 
@@ -42,7 +42,7 @@ def _back(s: Site) -> Value | None:
         return None
     (source, *_), bits = inner.args, s.result.dtype.bits
     assert source is not None
-    # Wider integers are not all whole numbers of float32 any more.
+    # Wider integers are not all exact in float32.
     return source if source.dtype is s.result.dtype and bits <= 8 else None
 
 
@@ -58,7 +58,7 @@ def _of_numbers(s: Site) -> Value | None:
 
 
 def _scale_of(call: Call) -> tuple[float, int] | None:
-    """The one scale and zero point of a call that are known, where numbers survive them."""
+    """The one scale and zero point of a call, if they are known and restore integers."""
     scale, zero = call.args[1:]
     assert scale is not None
     zeros = np.zeros((), np.int64) if zero is None else zero.constant

@@ -1,4 +1,4 @@
-"""Reductions: of nothing, and of what is reduced already."""
+"""Reductions over axes of one element, and reductions of reductions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tilewright.graph.ir.types import known_dim
 from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axes_of
 
-#: Reductions of one element that give it back.
+#: Reductions that leave a single element as it is.
 _PLAIN: Final = ("sum", "prod", "max", "min", "mean", "any", "all")
-#: Those that can be done along some axes first, and then along others.
+#: Reductions that can be computed over some axes first, and then over others.
 _STEPWISE: Final = ("sum", "prod", "max", "min", "any", "all")
 
 

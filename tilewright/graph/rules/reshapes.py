@@ -1,4 +1,4 @@
-"""Reshapes and broadcasts: composed, dropped, and moved below maps so that these can be fused."""
+"""Reshapes and broadcasts: composed, dropped, and moved behind maps so that these can be fused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _of_expanded(s: Site) -> Value | None:
 
 
 def _of_reshaped(s: Site) -> Value | None:
-    """f(reshape(x), y) = reshape(f(x, reshape(y))), where f can be fused with what makes x"""
+    """f(reshape(x), y) = reshape(f(x, reshape(y))), where f fuses with the producer of x"""
     if len(s.args) != len(s.call.args) or not s.is_map(s.call, s.result):
         return None
     found = [(v, r.args[0]) for v in s.args if (r := s.made_by(v, "reshape")) is not None]
@@ -95,7 +95,7 @@ def _of_reshaped(s: Site) -> Value | None:
 
 
 def _rank(s: Site, value: Value) -> int:
-    """How much a map gains from being fused with what makes a value; 0 for nothing."""
+    """How much a map gains from being fused with the producer of a value; 0 for nothing."""
     call = s.makers.call_of(value)
     if call is None or not s.makers.is_local(value) or call.op.name in _NO_KERNELS:
         return 0
@@ -111,7 +111,7 @@ def _sunk(s: Site, value: Value, source: Value) -> Value | None:
 
 
 def _reshaped_operand(s: Site, other: Value, value: Value, source: Value) -> Value | None:
-    """Another operand of a map, for `source` in the place of its reshape `value`."""
+    """Another operand of a map, reshaped for `source` in place of its reshape `value`."""
     if other.tensor.size == 1 and other.ndim <= 1:
         return other
     if other.shape == value.shape:
@@ -124,7 +124,7 @@ def _reshaped_operand(s: Site, other: Value, value: Value, source: Value) -> Val
 
 
 def _without_ones(s: Site, other: Value, value: Value, source: Value) -> Value | None:
-    """An operand that is broadcast, where the reshape adds and drops axes of one element only."""
+    """An operand that is broadcast, where the reshape only adds and drops axes of one element."""
     pieces = pieces_of(value.shape, source.shape)
     if pieces is None or any(len(p.before) > 1 or len(p.after) > 1 for p in pieces):
         return None

@@ -13,12 +13,12 @@ from tilewright.graph.sizes.conditions import open_conditions
 from tilewright.support.errors import UserError
 
 Rule = Callable[[Site], Value | None]
-#: Steps that one call may take, one rule after the other.
+#: Most rules that are applied to one call in succession.
 _DEEP: Final = 64
 
 
 class RuleRewriter(Rewriter):
-    """What a rule makes is rewritten itself before what follows sees it."""
+    """Calls that a rule emits are rewritten themselves before later calls see them."""
 
     def __init__(self, function: Function, rules_for: Callable[[str], Iterable[Rule]]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class RuleRewriter(Rewriter):
             try:
                 result = rule(site)
             except UserError:
-                # What it would make cannot be typed.
+                # The calls that it would emit have no valid types.
                 continue
             if result is None or result.type != binding.outputs[0].type:
                 continue
@@ -59,7 +59,7 @@ class RuleRewriter(Rewriter):
         return None
 
     def _loses_conditions(self, call: Call, made: Sequence[Binding], result: Value) -> bool:
-        """Whether something that a call or the makers of its operands ask would not be asked."""
+        """Whether a condition of a call, or of its operands' makers, would no longer be checked."""
         used = {result, *(a for b in made for a in b.expr.args)}
         makers = (self._makers.call_of(a) for a in call.args if a not in used)
         asked = {c for k in (call, *makers) if k is not None for c, _ in open_conditions(k)}
@@ -88,7 +88,7 @@ class RuleRewriter(Rewriter):
 
 
 def _is_plain(binding: Binding) -> bool:
-    """Whether it is about tensors of numbers, with one result."""
+    """Whether it has one result, and all its values are tensors of numbers."""
     values = [*binding.outputs, *(a for a in binding.expr.args if a is not None)]
     return len(binding.outputs) == 1 and all(
         isinstance(v.type, TensorType) and v.type.dtype is not STRING for v in values

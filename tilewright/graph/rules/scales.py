@@ -1,7 +1,7 @@
-"""Constant factors and addends, folded into constants that are there already.
+"""Constant factors and addends, folded into existing constants.
 
-A factor goes backwards through sums, views and transposes until it meets weights or another
-constant; or forwards, into the weights of the product that comes next.
+A factor moves backwards through sums, views and transposes until it reaches weights or another
+constant; or forwards, into the weights of the next product.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.graph.rules.weights import (
     with_outputs_shifted,
 )
 
-#: Calls that a factor is followed through, at most.
+#: Most calls that a factor is followed through.
 _DEEP: Final = 8
 
 
@@ -37,7 +37,7 @@ def _is_factor(value: Value) -> bool:
 
 
 def _split(s: Site, *, ordered: bool = False) -> tuple[Value, Value] | None:
-    """A call as (what is computed, a constant); `ordered`: the constant must come second."""
+    """A call as (computed operand, constant); `ordered`: the constant must come second."""
     a, b = s.args
     if not _is_real(a):
         return None
@@ -50,7 +50,7 @@ def _split(s: Site, *, ordered: bool = False) -> tuple[Value, Value] | None:
 
 
 def _mul(s: Site) -> Value | None:
-    """conv(x, w) * c = conv(x, w * c); (x + a) * c = x * c + a * c, where both are free"""
+    """conv(x, w) * c = conv(x, w * c); (x + a) * c = x * c + a * c, where both cost nothing"""
     found = _split(s)
     if found is None or found[0].shape != s.result.shape:
         return None
@@ -70,7 +70,7 @@ def _div(s: Site) -> Value | None:
 
 
 def _scaled(s: Site, value: Value, factor: Value, depth: int = 0) -> Value | None:
-    """`value * factor` without a multiplication that is not there already."""
+    """`value * factor` without an additional multiplication."""
     if value.is_constant:
         return _product_of_constants(s, value, factor)
     call = s.makers.call_of(value)
@@ -241,7 +241,7 @@ def _into_weights(s: Site) -> Value | None:
 
 
 def _past_product(s: Site) -> Value | None:
-    """matmul(x * c, y) = matmul(x, y) * c for a number c, which the product's kernel multiplies"""
+    """matmul(x * c, y) = matmul(x, y) * c for a number c, by which the kernel multiplies"""
     if not _is_real(s.x) or any(a.is_constant for a in s.args):
         return None
     args, factor = list(s.args), 1.0
@@ -255,7 +255,7 @@ def _past_product(s: Site) -> Value | None:
 
 
 def _without_number(s: Site, value: Value, depth: int = 0) -> tuple[Value, float] | None:
-    """What is multiplied by a number to give `value`, and the number."""
+    """The value that is multiplied by a number to give `value`, and the number."""
     call = s.private(value, "mul", "div", "transpose", "reshape")
     if call is None or depth > _DEEP:
         return None

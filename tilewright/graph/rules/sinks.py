@@ -1,10 +1,11 @@
-"""Transposes of images to channels last, moved past what uses them until they cancel.
+"""Transposes of images to channels last, moved behind their readers until they cancel.
 
     y = f(transpose(x, [0, 2, 3, 1]))        -->     y = transpose(f(x), [0, 2, 3, 1])
 
-Models that keep channels last are read as operators on N×C×spatial between transposes. Moved down,
-those of one operator meet those of the next, whatever lies between them and however often it is
-used. What begins no image (the heads of attention, say) stays as it is.
+Models that keep channels last are imported as operators on N×C×spatial between transposes. Moved
+down, the transposes of one operator reach those of the next, whatever is between them and however
+many readers there are. Transposes that follow no operator on images (those of the heads of
+attention, say) stay where they are.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _IMAGES: Final = frozenset(
     "conv conv_transpose conv_integer max_pool avg_pool lp_pool resize depth_to_space "
     "space_to_depth grid_sample sample_at nearest_gather weighted_gather".split()
 )
-#: Maps whose attributes are numbers, not places.
+#: Maps whose attributes are numbers, not axes or shapes.
 _MAPS: Final = frozenset(("requantize",))
-#: Calls between an image and what looks for it, at most.
+#: Most calls between an operator on images and a value that follows it.
 _DEEP: Final = 200
 
 
@@ -43,7 +44,7 @@ def sink_rules(name: str) -> Iterator[Rule]:
 
 
 def _source(s: Site, value: Value) -> Value | None:
-    """The image N×C×spatial that a value is with its channels last."""
+    """The image N×C×spatial of which a value is the transpose to channels last."""
     call = s.made_by(value, "transpose")
     if call is None or value.ndim < 3 or order_of(call) != _last(value.ndim):
         return None
@@ -61,7 +62,7 @@ def _first(rank: int) -> Order:
 
 
 def _is_image(s: Site, value: Value | None) -> bool:
-    """Whether an operator on images follows a value, perhaps through others that keep its rank."""
+    """Whether a value follows an operator on images, perhaps through others that keep its rank."""
     for _ in range(_DEEP):
         call = s.made_by(value)
         if call is None or value is None:
@@ -75,8 +76,8 @@ def _is_image(s: Site, value: Value | None) -> bool:
 
 
 def _transposed(s: Site, value: Value, rank: int) -> Value | None:
-    """An operand of an image with channels last, for one with channels first; None where that
-    takes a kernel."""
+    """The operand of an image with channels first that corresponds to one with channels last; None
+    where that takes a kernel."""
     source = _source(s, value) if value.ndim == rank else None
     if source is not None:
         return source
@@ -84,7 +85,7 @@ def _transposed(s: Site, value: Value, rank: int) -> Value | None:
         return transposed_constant(s, value, _first(rank))
     if value.tensor.size == 1:
         return s.emit("reshape", value, shape=[1] * min(value.ndim, rank))
-    # Of one that is the same for all places, only axes of one element move.
+    # One that is the same for all pixels only has axes of one element moved.
     if value.ndim == rank and all(known_dim(d) == 1 for d in value.shape[1:-1]):
         return s.emit("transpose", value, axes=_first(rank))
     return None

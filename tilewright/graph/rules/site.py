@@ -1,4 +1,4 @@
-"""What a rule of algebra sees: one call, how its operands were made, and a way to make others."""
+"""What a rule of algebra sees: one call, how its operands were made, and a way to emit others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.graph.ir import Binding, Call, Graph, Value, all_graphs
 from tilewright.graph.ir.types import TensorType
 from tilewright.ir import Expr
 
-#: Bytes of a constant that may be there twice.
+#: Most bytes of a constant that may be duplicated.
 _SMALL: Final = 1 << 16
 
 
@@ -22,7 +22,7 @@ class Makers:
     def __init__(self, function: Graph) -> None:
         self.facts = FactTable()
         self._made: dict[Value, Binding] = {}
-        #: The graph in which each value is made: what moves into a loop runs more often.
+        #: The graph in which each value is made: calls moved into a loop would run more often.
         self._home: dict[Value, int] = {}
         self._open: list[int] = []
         self._uses = Counter(_all_uses(function))
@@ -41,11 +41,11 @@ class Makers:
             self._home[value] = self._open[-1]
 
     def add_uses(self, binding: Binding) -> None:
-        """Count what a new binding uses."""
+        """Count the values that a new binding uses."""
         self._uses.update(_args(binding))
 
     def remove_uses(self, binding: Binding) -> None:
-        """Forget what a binding used, and what only served it."""
+        """Forget the values that a binding used, and those that only these used."""
         pending = [binding]
         while pending:
             for value in _args(pending.pop()):
@@ -55,7 +55,7 @@ class Makers:
                     pending.append(made)
 
     def replace_uses(self, old: Value, new: Value) -> None:
-        """`new` is used wherever `old` was."""
+        """Count the uses of `old` as uses of `new`."""
         self._uses[new] += self._uses.pop(old, 0)
 
     def call_of(self, value: Value | None) -> Call | None:
@@ -66,18 +66,18 @@ class Makers:
         return binding.expr if binding.expr.op.pure else None
 
     def is_private(self, value: Value) -> bool:
-        """Whether one binding of the current graph alone uses what this graph made."""
+        """Whether this graph made the value, and a single binding uses it."""
         return self._uses[value] == 1 and self.is_local(value)
 
     def may_change(self, constant: Value) -> bool:
-        """Whether another constant in its place costs no memory to speak of."""
+        """Whether replacing it by another constant takes hardly any memory."""
         array = constant.constant
         assert array is not None
         alone = self._uses[constant] <= 1 and self._sharers[id(array)] <= 1
         return alone or array.nbytes <= _SMALL
 
     def is_local(self, value: Value) -> bool:
-        """Whether the current graph makes it, and not one around it."""
+        """Whether the current graph makes it, not one around it."""
         return self._home.get(value) == self._open[-1]
 
 
@@ -137,7 +137,7 @@ class Site:
         return self.makers.facts(call, [result.type])
 
     def is_map(self, call: Call, result: Value) -> bool:
-        """Whether it computes elements from those at the same place, broadcast as in NumPy."""
+        """Whether it computes elements from those at the same position, broadcast as in NumPy."""
         return not speaks_of_places(call) and self.facts(call, result).aligned
 
     # ---- making ---------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class Site:
         return self._builder.constant(array, like.dtype, like.name)
 
     def bindings(self, result: Value) -> list[Binding]:
-        """What was emitted, without what `result` does not need."""
+        """The emitted bindings that `result` needs."""
         function = self._builder.function()
         needed = {result}
         kept: list[Binding] = []
@@ -168,7 +168,7 @@ class Site:
 
 
 def number_in(value: Value | None) -> float | None:
-    """The number that a constant holds alone."""
+    """The number in a constant of one element."""
     array = None if value is None else value.constant
     if array is None or array.dtype.kind not in "fiu" or array.size != 1:
         return None
@@ -176,7 +176,7 @@ def number_in(value: Value | None) -> float | None:
 
 
 def speaks_of_places(call: Call) -> bool:
-    """Whether attributes name axes, shapes or the like, which mean something else elsewhere."""
+    """Whether attributes may be axes, shapes or the like, which depend on the operands' layout."""
     given = (v for v in call.attrs.values() if not isinstance(v, bool))
     return any(isinstance(v, int | tuple | Expr) for v in given)
 

@@ -1,4 +1,4 @@
-"""Slices, what is put together, and padding."""
+"""Slices, concats, and padding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Spans = dict[int, tuple[int, int]]
 
 
 def spans_of(call: Call, result: Value) -> Spans | None:
-    """What a slice takes along each axis, where that is numbers and in steps of 1."""
+    """The span of a slice along each axis, where these are numbers, in steps of 1."""
     source = call.args[0]
     assert source is not None
     starts, axes, steps = (call.attrs[k] for k in ("starts", "axes", "steps"))
@@ -155,7 +155,7 @@ def _into_conv(s: Site) -> Value | None:
 
 
 def _filled_with(pad: Call) -> int | None:
-    """The number that surrounds a tensor, where a convolution can take it: floats take zero."""
+    """The number that pads a tensor, where a convolution can pad by it: floats only by zero."""
     value = pad.args[1]
     if value is None:
         return 0

@@ -1,5 +1,5 @@
-"""Convolutions of images that are no larger than the window: weights that meet padding alone, and
-those that are products."""
+"""Convolutions of images that are no larger than the window: without weights that are only applied
+to padding, or as products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.graph.rules.site import Site
 
 
 class _Reached(NamedTuple):
-    """The taps along one axis that meet the image, and the padding around them."""
+    """The taps along one axis that reach the image, and the padding they need."""
 
     first: int
     end: int
@@ -42,7 +42,7 @@ def _that_reach(s: Site) -> Value | None:
 
 
 def _along(s: Site, window: Window, n: int) -> _Reached | None:
-    """What is reached along one axis; None where that is not known, or not so simple."""
+    """The taps that reach the image along one axis; None where these are not known or simple."""
     sizes = (s.x.shape[2 + n], s.result.shape[2 + n], window.kernel[n], window.before[n])
     extent, places, taps, before = (known_dim(d) for d in sizes)
     if extent is None or places is None or taps is None or before is None:

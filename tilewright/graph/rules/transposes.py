@@ -13,7 +13,7 @@ from tilewright.graph.rules.site import Site
 from tilewright.graph.sizes.axes import axes_of
 
 Order = tuple[int, ...]
-#: Maps between two transposes, at most.
+#: Most maps between two transposes.
 _DEEP: Final = 16
 
 
@@ -71,7 +71,7 @@ def _transposed(s: Site, value: Value, order: Order, depth: int = 0) -> Value | 
 
 
 def _cancels(call: Call, order: Order) -> bool:
-    """Whether what is left of a transpose, transposed once more, is at most a view."""
+    """Whether a transpose that is transposed once more is at most a view."""
     source, first = call.args[0], order_of(call)
     assert source is not None
     left = [first[k] for k in order if known_dim(source.shape[first[k]]) != 1]
@@ -79,7 +79,7 @@ def _cancels(call: Call, order: Order) -> bool:
 
 
 def transposed_constant(s: Site, value: Value, order: Order) -> Value | None:
-    """A constant that broadcasts to a value, for that value with its axes in this order."""
+    """A constant that broadcasts to a value, transposed to this order of the value's axes."""
     if value.tensor.size == 1:
         return value
     if value.ndim > len(order):
@@ -89,7 +89,7 @@ def transposed_constant(s: Site, value: Value, order: Order) -> Value | None:
 
 
 def _of_merged(s: Site) -> Value | None:
-    """transpose(reshape(transpose(x))) with axes that are only put together: reshape at the end."""
+    """transpose(reshape(transpose(x))) with axes that are only merged: the reshape comes last."""
     inner = s.private(s.x, "reshape")
     source = None if inner is None else inner.args[0]
     if source is None or s.made_by(source, "transpose") is None:
@@ -102,14 +102,14 @@ def _of_merged(s: Site) -> Value | None:
 
 
 def _split_order(pieces: Sequence[AxisGroup], order: Order) -> list[int]:
-    """The order of the axes that were put together, for an order of the results."""
+    """The order of axes before merging that gives this order of the merged axes."""
     own = {p.after[0]: p.before for p in pieces if p.after}
     dropped = [k for p in pieces if not p.after for k in p.before]
     return [*dropped, *(k for axis in order for k in own[axis])]
 
 
 def _of_product(s: Site) -> Value | None:
-    """transpose(matmul(a, b), p) = einsum(a, b) that puts its result there, in rows as before"""
+    """transpose(matmul(a, b), p) = einsum(a, b) that writes its result so, still row by row"""
     inner = s.private(s.x, "matmul")
     order = order_of(s.call)
     if inner is None or order[-1] != len(order) - 1 or s.x.ndim < 3:
@@ -124,7 +124,7 @@ def _of_product(s: Site) -> Value | None:
 
 
 def equation_of(call: Call, rank: int, order: Order) -> str:
-    """A product of matrices, in batches of as many dimensions, as an Einstein sum whose result has
+    """A product of matrices, batched over all other dimensions, as an Einstein sum whose result has
     its dimensions in another order."""
     batch = "abcdefgh"[: rank - 2]
     left = "ki" if call.attrs["transpose_a"] else "ik"
@@ -145,7 +145,7 @@ def _into_flags(s: Site) -> Value | None:
 
 
 def _before_swap(s: Site, matrices: Value) -> Value | None:
-    """Matrices before they were transposed; their batch may have got other dimensions since."""
+    """Matrices before they were transposed; their batch may have been reshaped since."""
     view = s.private(matrices, "reshape")
     swapped = matrices if view is None else view.args[0]
     inner = s.private(swapped, "transpose")

@@ -1,4 +1,4 @@
-"""Operators with constant weights: where their channels are, and how weights take in a factor."""
+"""Operators with constant weights: their axes of channels, and factors folded into weights."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ WEIGHTED: Final[dict[str, Weighted]] = {
 
 
 def weighted(call: Call | None) -> Weighted | None:
-    """The row of an operator, where its weights and its bias are constants of 32 bits or more."""
+    """The row of an operator, if its weights and its bias are constants of 32 bits or more."""
     row = None if call is None else WEIGHTED.get(call.op.name)
     if call is None or row is None:
         return None
@@ -98,7 +98,7 @@ def per_channel(constant: Value, rank: int, axis: int, channels: Dim) -> Array |
 
 
 def with_outputs_scaled(s: Site, call: Call, row: Weighted, factor: Array) -> Value | None:
-    """The call with its outputs multiplied, in the weights and the bias."""
+    """The call with its outputs multiplied, by scaling the weights and the bias."""
     w = call.args[1]
     assert w is not None and w.constant is not None
     if not s.makers.may_change(w):
@@ -115,7 +115,7 @@ def with_outputs_scaled(s: Site, call: Call, row: Weighted, factor: Array) -> Va
 def with_inputs_scaled(
     s: Site, call: Call, row: Weighted, source: Value, factor: Array
 ) -> Value | None:
-    """The call on `source`, whose channels the weights multiply too."""
+    """The call on `source`, with the factors of its channels in the weights."""
     w = call.args[1]
     assert w is not None and w.constant is not None
     if not s.makers.may_change(w):
@@ -126,7 +126,7 @@ def with_inputs_scaled(
 
 
 def with_outputs_shifted(s: Site, call: Call, row: Weighted, addend: Array) -> Value | None:
-    """The call with something added to each output, in its bias."""
+    """The call with an addend for each output, in its bias."""
     channels = known_dim(s.channels(call, row.outputs))
     if row.bias is None or channels is None:
         return None

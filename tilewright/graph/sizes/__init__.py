@@ -1,1 +1,1 @@
-"""What is known and asked of sizes: simplification, agreement, broadcasting, axes."""
+"""What is known and required of sizes: simplification, agreement, broadcasting, axes."""

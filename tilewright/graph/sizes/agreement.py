@@ -1,8 +1,8 @@
-"""Dimensions that must agree: what type rules say about them, and what is left to ask.
+"""Dimensions that must agree: what type rules require, and what remains to be checked.
 
 A type rule says `require_equal(a, b, "the rows of x and y")`. Numbers that do not agree are refused
-there and then. What symbolic dimensions leave open is kept while somebody listens (`left_open`), so
-that it can be asked when the program runs: one statement serves both times.
+at once. Conditions that symbolic dimensions leave open are collected inside `left_open`, to be
+checked when the program runs: one statement serves both.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tilewright.graph.sizes.naturals import naturals
 from tilewright.ir import Expr, any_of, const, maximum
 from tilewright.support.errors import UserError
 
-#: A condition on symbolic dimensions, and what is wrong where it does not hold.
+#: A condition on symbolic dimensions, and the message where it does not hold.
 Check = tuple[Any, str]
 
 _open: Final[ContextVar[list[Check] | None]] = ContextVar("open checks", default=None)
 
 
 def left_open(rule: Callable[[], object]) -> list[Check]:
-    """What `rule` says about dimensions that their symbols do not decide."""
+    """The conditions on dimensions in `rule` that their symbols leave open."""
     found: list[Check] = []
     token = _open.set(found)
     try:
@@ -35,19 +35,19 @@ def left_open(rule: Callable[[], object]) -> list[Check]:
 
 
 def is_asked() -> bool:
-    """Whether somebody listens; if not, conditions need not be made."""
+    """Whether conditions are being collected; if not, they need not be made."""
     return _open.get() is not None
 
 
 def ask(condition: Expr, message: str) -> None:
-    """Say what must hold when the program runs, unless it can be proved now."""
+    """Require a condition when the program runs, unless it can be proved now."""
     found = _open.get()
     if found is not None and not prove(condition, naturals(condition)):
         found.append((condition, message))
 
 
 def require_equal(a: Dim, b: Dim, what: str) -> Expr:
-    """The dimension that both must be; a number says more than a symbol."""
+    """The dimension that both must be: the number, if one of them is known."""
     a, b = as_dim(a), as_dim(b)
     if a is b:
         return a
@@ -60,7 +60,7 @@ def require_equal(a: Dim, b: Dim, what: str) -> Expr:
 
 
 def require_same_shape(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
-    """Let two shapes agree in rank and in every dimension."""
+    """Require two shapes to agree in rank and in every dimension."""
     if len(a) != len(b):
         raise UserError(f"{what} differ: {len(a)} and {len(b)} dimensions")
     for n, (x, y) in enumerate(zip(a, b, strict=True)):
@@ -68,7 +68,7 @@ def require_same_shape(a: Sequence[Dim], b: Sequence[Dim], what: str) -> None:
 
 
 def require_at_most(a: Dim, b: Dim, what: str, unless: Sequence[Expr] = ()) -> None:
-    """Let the first dimension be no greater than the second, unless some condition holds."""
+    """Require the first dimension to be at most the second, unless some condition holds."""
     x, y = known_dim(a), known_dim(b)
     if x is not None and y is not None:
         if x > y:
@@ -78,12 +78,12 @@ def require_at_most(a: Dim, b: Dim, what: str, unless: Sequence[Expr] = ()) -> N
 
 
 def require_multiple(a: Dim, of: Dim, what: str) -> None:
-    """Let the first dimension be some times the second."""
+    """Require the first dimension to be a multiple of the second."""
     x, y = known_dim(a), known_dim(of)
     if x is not None and y is not None:
         if y < 1 or x % y:
             raise UserError(f"{what}: {x} is not a multiple of {y}")
     elif is_asked():
         a, of = as_dim(a), as_dim(of)
-        # What is divided by must not be 0, even where that is not so.
+        # Checking must not divide by 0, even where the divisor turns out to be 0.
         ask(a % maximum(of, 1) == const(0), f"{what}: {a} is not a multiple of {of}")

@@ -30,7 +30,7 @@ def axes_of(axes: Iterable[int] | None, rank: int) -> tuple[int, ...]:
 
 
 def tidy(extent: Dim, *naturals: Expr) -> Expr:
-    """An extent, simplified; those of `naturals` that are variables are not negative."""
+    """An extent, simplified; variables among `naturals` are not negative."""
     extent = as_expr(extent)
     ranges = known_about(extent)
     for dim in dict.fromkeys(d for d in naturals if isinstance(d, Var)):
@@ -40,9 +40,9 @@ def tidy(extent: Dim, *naturals: Expr) -> Expr:
 
 
 def counted_from_front(index: Dim, extent: Expr) -> Expr:
-    """An index of which negative values count from the end of `extent`.
+    """An index whose negative values count from the end of `extent`.
 
-    It is written with minimum and maximum, which dimensions may be made of, and not as a choice.
+    It is written with minimum and maximum, which dimensions may contain, not with a select.
     """
     number = known_dim(index)
     if number is not None:

@@ -1,8 +1,8 @@
 """Broadcasting of shapes whose dimensions may be symbolic.
 
-Two dimensions that are not known to be equal, nor to be 1, meet when the program runs: the result
-is the expression that is right for all sizes NumPy would accept, reading goes through a choice, and
-what must hold is asked then.
+Whether two dimensions are equal, or one of them is 1, may be known only at run time. The result's
+size is then an expression that is right for all sizes NumPy would accept, reads select their index,
+and the condition is checked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def broadcast_shapes(*shapes: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def require_broadcast_to(wanted: Sequence[Expr], given: Sequence[Expr], what: str) -> None:
-    """Let a tensor of the shape `given` be read as one of the shape `wanted`."""
+    """Require that a tensor of the shape `given` can be read as one of the shape `wanted`."""
     if len(given) > len(wanted):
         raise UserError(f"{what} has {len(given)} dimensions, more than {len(wanted)}")
     for n, dim in enumerate(given, len(wanted) - len(given)):
@@ -50,7 +50,7 @@ def _fit(wanted: Expr, given: Expr, axis: int, what: str) -> None:
 def broadcast_index(
     shape: Sequence[Expr], out: Sequence[Expr], indices: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """Where to read a tensor of `shape` for the element `indices` of the result of shape `out`."""
+    """The indices into a tensor of `shape` for element `indices` of the result of shape `out`."""
     skip = len(out) - len(shape)
     return tuple(_index(d, o, i) for d, o, i in zip(shape, out[skip:], indices[skip:], strict=True))
 
@@ -83,7 +83,7 @@ def _broadcast_dim(a: Expr, b: Expr, axis: int, shapes: Sequence[Sequence[Expr]]
 
 
 def _is_one(dim: Expr) -> list[Expr]:
-    """That a dimension turns out to be 1, where it may: numbers other than 1 must be met."""
+    """The condition that a dimension is 1, unless it is a number; others than 1 must be equal."""
     return [dim == const(1)] if known_dim(dim) is None else []
 
 

@@ -1,7 +1,7 @@
 """What is known about symbolic dimensions: they are sizes, so that they are not negative.
 
-Numbers that are read from tensors are dimensions too, once something has their size; until then
-they may be anything, and are marked.
+Numbers that are read from tensors are dimensions too. They may be negative until something has them
+as its size, and are marked as such.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tilewright.ir import Binary, Const, Expr, Unary, Var, free_vars
 from tilewright.support.dtype import index
 from tilewright.support.errors import UserError
 
-#: The serial numbers of dimensions that may be negative. Kept by number: it outlives none of them.
+#: The serial numbers of dimensions that may be negative; these keep no dimension alive.
 _SIGNED: set[int] = set()
 
 
 def mark_signed(dims: Iterable[Var]) -> None:
-    """Say that these dimensions may be negative."""
+    """Mark dimensions that may be negative."""
     _SIGNED.update(d.serial for d in dims)
 
 
@@ -31,7 +31,7 @@ def is_signed(dim: Var) -> bool:
 
 
 def renewed(dim: Var) -> Var:
-    """Another dimension of the same name, about which the same is known."""
+    """Another dimension of the same name and with the same mark."""
     made = Var(dim.name)
     if is_signed(dim):
         mark_signed([made])
@@ -39,7 +39,7 @@ def renewed(dim: Var) -> Var:
 
 
 def naturals(*exprs: Expr) -> Ranges:
-    """What is known about the dimensions in these expressions."""
+    """Ranges of the dimensions in these expressions."""
     return _not_negative(frozenset(v for e in exprs for v in free_vars(e) if not is_signed(v)))
 
 
@@ -57,7 +57,7 @@ def simplify_size(expr: Expr, ranges: Ranges | None = None) -> Expr:
     return simplify(expr, naturals(expr) if ranges is None else ranges)
 
 
-#: What sizes are computed by, exactly.
+#: The operations that sizes consist of, computed exactly.
 _EXACT: Final[dict[str, Callable[[int, int], int]]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -71,10 +71,10 @@ _EXACT: Final[dict[str, Callable[[int, int], int]]] = {
 
 @lru_cache(maxsize=4096)
 def _require_fits(expr: Expr) -> None:
-    """Refuse sizes whose numbers wrap around, even where every symbolic dimension is 1.
+    """Refuse sizes whose numbers overflow, even where every symbolic dimension is 1.
 
-    Simplification computes as the machine does. What it makes of such an expression would be a
-    plausible size, and another one than was asked for.
+    Simplification wraps around as the machine does, and would turn such an expression into a
+    plausible but wrong size.
     """
     values: dict[Expr, int | None] = {}
     pending = [expr]
@@ -92,7 +92,7 @@ def _require_fits(expr: Expr) -> None:
 
 
 def _exact(node: Expr, values: dict[Expr, int | None]) -> int | None:
-    """The value of a node with 1 for each dimension; None where it is not made of whole numbers."""
+    """The value of a node with 1 for each dimension; None where it is not made of integers."""
     if isinstance(node, Const):
         return int(node.value) if node.dtype is index else None
     if isinstance(node, Var):

@@ -42,11 +42,11 @@ def parse_module(
     *,
     blank: bool = False,
 ) -> Module:
-    """The module that `text` writes, with its constants from a table.
+    """The module that `text` describes, with its constants from a table.
 
-    With `blank`, those that the table lacks are zeros that take no memory: enough to look at it.
+    With `blank`, constants that the table lacks are zeros that take no memory, for inspection.
     """
-    # Same length, so that places in messages stay right.
+    # Of the same length, so that positions in messages stay right.
     lines = [_CONST.sub(r"\1const_", s) if "def " in s else s for s in text.splitlines()]
     source = Source("\n".join(lines), file)
     tree = source.parse()
@@ -230,7 +230,7 @@ class _ModuleReader(TypeReader):
             self.define(name, name.id, value)
 
     def _retype(self, node: ast.Name, value: Value, type_: Type) -> None:
-        """What is written holds, once it does not contradict what is inferred."""
+        """The written type replaces the inferred one, unless they contradict each other."""
         from tilewright.graph.ir.unify import may_be
 
         if not may_be(value.type, type_):

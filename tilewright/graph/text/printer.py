@@ -14,7 +14,7 @@
         y: f32[n, 64] = branch(c, then, otherwise)
         return y, i64(3)
 
-Constants of more than a few elements stand in the header and refer to a table (`module_constants`).
+Constants of more than a few elements are parameters that refer to a table (`module_constants`).
 Graphs inside an expression are defined before it. Several outputs are typed on lines before it.
 """
 
@@ -135,7 +135,7 @@ class _Printer:
         used = dict.fromkeys(_constants([function]))
         params += [f"{self.names(v)}: const {self.type(v)}" for v in used]
         block = self._block(function, _INDENT)
-        # Only now have all dimensions that the results may mention their names.
+        # Only now do all dimensions that the results may mention have names.
         results = types_text((r.type for r in function.results), self.names)
         many = len(function.results) != 1
         head = f"def {function.name}({', '.join(params)}) -> {f'({results})' if many else results}:"
@@ -144,7 +144,7 @@ class _Printer:
         return lines
 
     def _interface(self, function: Function) -> list[str]:
-        """Names of inputs and outputs that differ from what the text calls them."""
+        """Names of inputs and outputs that differ from those in the text."""
         inputs, outputs = [p.name for p in function.params], list(function.outputs)
         given: list[str] = []
         if inputs != [self.names(p) for p in function.params]:
@@ -230,7 +230,7 @@ class _Printer:
 
 
 def _natural(dims: Sequence[Var]) -> str:
-    """Says of dimensions that are read that they cannot be negative."""
+    """Marks read dimensions that cannot be negative."""
     return "" if any(map(is_signed, dims)) else ", natural=True"
 
 
@@ -249,7 +249,7 @@ _EXPRS: dict[type[Node], Callable[[_Printer, Any, Callable[[Graph], str]], str]]
 }
 
 
-#: What the graphs inside an expression are called.
+#: Names of the graphs inside an expression.
 _HINTS: dict[type[Node], Sequence[str]] = {
     If: ("then", "otherwise"),
     Loop: ("body",),
@@ -266,7 +266,7 @@ def _inner(expr: Node) -> list[tuple[str, Graph]]:
 
 
 def _scoped(names: _Names) -> _Names:
-    """Names as they are now, to which a function adds its own."""
+    """A copy of the names, to which a function adds its own."""
     scoped = _Names()
     scoped.adopt(names)
     return scoped
@@ -331,7 +331,7 @@ def _array_text(array: Array) -> str:
 
 
 def _nested(array: Array) -> str:
-    """The elements in brackets; what is not finite in quotes."""
+    """The elements in brackets; those that are not finite in quotes."""
     if array.ndim:
         return f"[{', '.join(_nested(row) for row in array)}]"
     plain = array.item()

@@ -30,7 +30,7 @@ def element_type(name: str) -> DType | None:
 
 
 class TypeReader(ExprReader):
-    """Reads types; where dimensions may be defined, names that nothing defines become them."""
+    """Reads types; where dimensions may be defined, unknown names become dimensions."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -38,7 +38,7 @@ class TypeReader(ExprReader):
         self.data_types: set[str] = set()
 
     def definition(self, node: ast.expr) -> Type:
-        """The type of a parameter or an output, which may show new dimensions."""
+        """The type of a parameter or an output, which may define new dimensions."""
         self._defines_dims = True
         try:
             return self.type(node)
@@ -85,7 +85,7 @@ class TypeReader(ExprReader):
         return TensorType(dtype, [self.expr(d) for d in _items(node.slice)])
 
     def types(self, node: ast.expr) -> list[Type]:
-        """Types in parentheses; one alone may have lost them."""
+        """Types in parentheses, which a single one may lack."""
         return [self.type(n) for n in _items(node)]
 
     # ---- literals -------------------------------------------------------------------------------

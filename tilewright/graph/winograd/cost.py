@@ -1,8 +1,8 @@
 """Which convolutions are computed by Winograd's algorithm, and in which form: a cost model.
 
 The cost of a form is that of its products, of the transforms of windows and results, and of reading
-the weights. `passes.winograd` chooses among the forms that pay; the rules for int8 ask beforehand
-how much faster it will be (`least_share`).
+the weights. `passes.winograd` chooses among the forms that pay; the rules for int8 ask for the
+predicted gain before (`least_share`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tilewright.target import Target
 
 #: Pixels along the side of an image whose size is known only at run time.
 _USUAL: Final = 224
-#: Winograd's algorithm is taken where its predicted time is at most this share of the direct one's.
+#: Winograd's algorithm is used where its predicted time is at most this share of the direct one's.
 _WORTH: Final = 0.85
-#: Forms are worth measuring whose predicted time is at most so many times the least, and how many.
+#: Forms are worth measuring up to this multiple of the least predicted time, and this many.
 _TRIED: Final = 1.5
 _MOST_TRIED: Final = 4
 
@@ -61,8 +61,8 @@ class ConvSizes(NamedTuple):
 
 
 class WinogradForm(NamedTuple):
-    """How a convolution is computed, as a sum of terms of two axes each: with weights that are
-    transformed beforehand (`stored`) or where they are used; the image as a whole, or by strips."""
+    """How a convolution is computed, as a sum of terms of two axes each: with weights transformed
+    beforehand (`stored`) or where they are used; the whole image at once, or by strips."""
 
     terms: tuple[Axes, ...]
     stored: bool
@@ -76,7 +76,7 @@ class WinogradForm(NamedTuple):
 
     @property
     def matrices(self) -> int:
-        """Matrices of weights in memory."""
+        """Matrices of weights that are stored."""
         if self.stored:
             return sum(planes_of(axes) * groups_of(axes) for axes in self.terms)
         return prod(a.kernel for a in self.axes)
@@ -108,7 +108,7 @@ def sizes_of(call: Call, out: TensorType) -> ConvSizes | None:
     shape, own, factors = ([_likely(d) for d in t.shape] for t in (out, x, weight))
     inner, block = (own[4], shape[4]) if _is_blocked(call) else (1, 1)
     return ConvSizes(
-        # A batch whose size is known only at run time may have one image.
+        # A batch of unknown size counts as one image.
         batch=known_dim(x.shape[0]) or 1,
         inputs=own[1] * inner,
         outputs=shape[1] * block,
@@ -136,7 +136,7 @@ def _is_blocked(call: Call) -> bool:
 
 
 def _likely(dim: Expr) -> int:
-    """A size; where it is known only at run time, that of an image of the usual size."""
+    """A size; one that is known only at run time is computed for an image of the usual size."""
     return max(1, int(evaluate(dim, dict.fromkeys(free_vars(dim), _USUAL))))
 
 
@@ -146,15 +146,15 @@ def form_costs(sizes: ConvSizes, target: Target) -> dict[WinogradForm, float]:
 
 
 def paying(costs: Mapping[WinogradForm, float], direct: float) -> dict[WinogradForm, float]:
-    """The forms that pay, where direct convolution takes so many cycles."""
+    """The forms that pay, compared to the cycles of direct convolution."""
     return {form: cost for form, cost in costs.items() if cost <= _WORTH * direct}
 
 
 def worth_measuring(
     costs: Mapping[WinogradForm, float], sizes: ConvSizes, target: Target
 ) -> list[WinogradForm]:
-    """The forms that may turn out to be the fastest, those first that should be: squares also by
-    strips where they would not be, and the other way round."""
+    """The forms that may turn out to be the fastest, best predictions first: 3×3 windows both
+    by strips and not, whatever is predicted."""
     most = _TRIED * min([direct_cost(sizes, target), *costs.values()])
     ranked = sorted((f for f, cost in costs.items() if cost <= most), key=lambda f: costs[f])
     found = [other for form in ranked for other in (form, *_with_other_strips(form, sizes))]
@@ -195,7 +195,7 @@ def _forms(sizes: ConvSizes, target: Target) -> Iterator[WinogradForm]:
 
 
 def _ways(kernel: int, step: int) -> Iterator[tuple[Along, ...]]:
-    """The ways to compute a window along an axis: its phases, each in one way."""
+    """The ways to compute a window along an axis: all its phases, for some number of planes."""
     if kernel == 1 and step == 1:
         yield (Along(1, 1, 1, 1),)
     counts = {-(-kernel // n) for n in range(1, kernel)} if step == 1 else {-(-kernel // step)}
@@ -211,18 +211,18 @@ def _taps_and_tile(taps: int, planes: int) -> tuple[int, int]:
 
 
 def _is_exact(axes: Axes) -> bool:
-    """Whether its rounding errors stay small."""
+    """Whether rounding errors of this term stay small."""
     planes = [a.planes for a in axes]
     return max(planes) < ALONE or min(planes) == 1
 
 
 def _is_square(axes: Axes) -> bool:
-    """Whether it is a 3×3 window of stride 1, for which there are kernels that do all at once."""
+    """Whether it is a 3×3 window of stride 1, for which single kernels exist."""
     return axes[0] == axes[1] and axes[0][:3] == (TAPS, 1, TAPS) and axes[0].tile in TRANSFORMS
 
 
 def _sums_are_near(sizes: ConvSizes, axes: Axes, target: Target) -> bool:
-    """Whether the sums that every block of channels is added to stay in L2."""
+    """Whether the sums that every block of input channels is added to stay in L2."""
     size = planes_of(axes) * sizes.tiles(axes) * sizes.blocks[1] * 4
     return size <= target.caches.l2 // 2
 
@@ -273,7 +273,7 @@ def _term_cost(sizes: ConvSizes, axes: Axes, form: WinogradForm, target: Target)
 def _cycles(
     rows: int, sizes: ConvSizes, planes: int, matrices: int, share: float, target: Target
 ) -> float:
-    """Cycles to multiply so many rows by the weights of each plane, which are read meanwhile."""
+    """Cycles to multiply this many rows by the weights of each plane, which are read meanwhile."""
     size = sizes.inputs * sizes.outputs
     products = rows * planes * size / (target.lanes("float32") * target.fma_ports * share)
     is_near = 4 * matrices * size <= target.caches.l2

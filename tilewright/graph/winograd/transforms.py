@@ -1,9 +1,9 @@
 """Transforms of windows, weights and results that save products (Toom, Cook, Winograd).
 
 Windows of t pixels give tiles of m = t - r + 1 results of a convolution by r taps along an axis:
-A((G w) · (B x)), with matrices of numbers A, G and B. What is computed by them are sums, each place
-its own. Longer kernels, and those that move by steps, are sums over groups of r taps, of which each
-reads the image from a place of its own (`Along`).
+A((G w) · (B x)), with constant matrices A, G and B. The products by these are written out as sums
+that differ by position. Longer kernels, and strided ones, are sums over groups of r taps, each of
+which reads the image at an offset of its own (`Along`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.tensor import te
 
 
 class Transform(NamedTuple):
-    """The matrices of one size of tiles: for windows, for weights, and for results."""
+    """The matrices for one size of tiles: for windows, for weights, and for results."""
 
     window: Sequence[Sequence[float]]
     weight: Sequence[Sequence[float]]
@@ -36,8 +36,8 @@ class Transform(NamedTuple):
     def at(points: Sequence[float], taps: int) -> Transform:
         """Polynomials are multiplied by their values at points and at infinity (Toom, Cook).
 
-        What they are interpolated by is part of the results' matrix: that of the weights is then
-        the cheapest, and they may be transformed again and again.
+        The factors of the interpolation are in the results' matrix: the weights' matrix is then the
+        cheapest, as weights may be transformed in every run.
         """
         others = [[q for q in points if q != p] for p in points]
         windows = [[*_with_roots(qs), 0.0] for qs in others]
@@ -60,15 +60,15 @@ def _with_roots(roots: Sequence[float]) -> list[float]:
     return made
 
 
-#: By how many planes they give. Of the points whose powers are exact, those are taken that round
-#: least: with 0, ±1 and ±2, errors are four times as large.
+#: By the number of planes. Of the points whose powers are exact, these round least: with 0, ±1 and
+#: ±2, errors are four times as large.
 _POINTS: Final = {
     1: (),
     4: (0, 1, -1),
     6: (0, 0.75, -0.75, 1.5, -1.5),
     8: (0, 0.5, -0.5, 1, -1, 1.75, -1.75),
 }
-#: How many planes there can be along an axis; so many along two axes would round too much.
+#: Possible numbers of planes along an axis; `ALONE` along two axes would round too much.
 PLANES: Final = tuple(_POINTS)[1:]
 ALONE: Final = 8
 #: The taps of the windows that most convolutions have.
@@ -77,7 +77,7 @@ TAPS: Final = 3
 
 @cache
 def transform_of(tile: int, taps: int = TAPS) -> Transform:
-    """The matrices for tiles of so many results of so many taps."""
+    """The matrices for tiles of `tile` results of `taps` taps."""
     if tile < 1 or taps < 1 or tile + taps - 1 not in _POINTS:
         raise UserError(
             f"there are no tiles of {tile} results of {taps} taps",
@@ -86,13 +86,13 @@ def transform_of(tile: int, taps: int = TAPS) -> Transform:
     return Transform.at(_POINTS[tile + taps - 1], taps)
 
 
-#: By how many results a tile has along an axis, for three taps.
+#: By the number of results of a tile along an axis, for three taps.
 TRANSFORMS: Final = {tile: transform_of(tile) for tile in (2, 4)}
 
 
 class Along(NamedTuple):
     """How a window is computed along one axis: every `step`-th of its taps, from `phase` on, in
-    groups of `taps`, of which each gives tiles of `tile` results. It moves by `step`."""
+    groups of `taps`, each of which gives tiles of `tile` results. The window moves by `step`."""
 
     kernel: int
     step: int
@@ -102,7 +102,7 @@ class Along(NamedTuple):
 
     @property
     def planes(self) -> int:
-        """Products of each group for a tile."""
+        """Products for a tile and a group."""
         return self.tile + self.taps - 1
 
     @property
@@ -114,15 +114,15 @@ class Along(NamedTuple):
         return transform_of(self.tile, self.taps)
 
     def at(self, tile: Any, k: Any, group: Any) -> Any:
-        """The pixel, of an image with its padding, that is the k-th in the window of a tile."""
+        """The k-th pixel in the window of a tile, in an image with its padding."""
         return (tile * self.tile + group * self.taps + k) * self.step + self.phase
 
     def reach(self, tiles: Any) -> Any:
-        """How many pixels are read for so many tiles."""
+        """How many pixels are read for this many tiles."""
         return self.at(tiles - 1, self.planes - 1, self.groups - 1) + 1
 
     def grouped(self, weight: Array, axis: int) -> Array:
-        """Weights with an axis for the groups before that of the taps; zero where there is none."""
+        """Weights with an axis for groups before that of the taps; zeros fill the last group."""
         count = self.groups * self.taps
         own = np.take(weight, range(self.phase, self.kernel, self.step), axis)
         room = [(0, 0)] * weight.ndim
@@ -132,7 +132,7 @@ class Along(NamedTuple):
 
 
 def both_axes(*parts: Ints) -> tuple[Along, Along]:
-    """The two axes of an image, as the attributes of operators say."""
+    """The two axes of an image, from the attributes of operators."""
     if any(len(part) != 2 for part in parts):
         raise UserError(f"there are {parts}, not two of each: one for each axis")
     down, across = (Along(*numbers) for numbers in zip(*parts, strict=True))
@@ -143,32 +143,32 @@ def both_axes(*parts: Ints) -> tuple[Along, Along]:
 
 
 def tiles_along(places: Any, tile: int) -> Expr:
-    """How many tiles cover so many results."""
+    """How many tiles cover this many results."""
     return simplify_size(te.floordiv(as_expr(places) + (tile - 1), tile))
 
 
 def places_of(
     spatial: Sequence[Any], pads: Ints, kernel: Ints = (TAPS, TAPS), strides: Ints = ()
 ) -> list[Expr]:
-    """How many places a window has along each axis."""
+    """The number of positions of a window along each axis."""
     return Window.of(kernel, strides, pads, ()).places([as_expr(e) for e in spatial])
 
 
 def square(tile: int) -> tuple[Along, Along]:
-    """Windows of 3×3 that move pixel by pixel."""
+    """3×3 windows of stride 1."""
     axis = Along(TAPS, 1, TAPS, tile)
     return axis, axis
 
 
 def tiled_window(spatial: Sequence[Any], pads: Ints, axes: Sequence[Along]) -> Window:
-    """The window over the image with pads after it that fill the last tile."""
+    """The window over the image, with padding at the end that fills the last tile."""
     kernel, strides = (tuple(n) for n in zip(*((a.kernel, a.step) for a in axes), strict=True))
     places = places_of(spatial, pads, kernel, strides)
     after: list[Dim] = []
     for extent, first, count, axis in zip(spatial, pads, places, axes, strict=False):
         whole = simplify_size(axis.reach(tiles_along(count, axis.tile)) - extent - first)
         number = known_dim(whole)
-        # What lies after the last step is not read.
+        # Pixels behind the last step are not read.
         after.append(whole if number is None else max(0, number))
     return Window.of(kernel, strides, (*pads[:2], *after), ())
 
@@ -177,7 +177,7 @@ def tiled_window(spatial: Sequence[Any], pads: Ints, axes: Sequence[Along]) -> W
 
 
 def chosen(rows: Sequence[Expr], position: Expr) -> Expr:
-    """The one of `rows` that stands at `position`."""
+    """The element of `rows` at `position`."""
     value = rows[-1]
     for k, other in reversed(list(enumerate(rows[:-1]))):
         value = te.select(position == k, other, value)
@@ -185,7 +185,7 @@ def chosen(rows: Sequence[Expr], position: Expr) -> Expr:
 
 
 def by_parity(matrix: Sequence[Sequence[float]], read: Callable[[int], Expr]) -> list[Expr]:
-    """A matrix times a vector, by sums over even and odd columns, which points ±p share.
+    """A matrix times a vector, by sums over even and odd columns, which the points ±p share.
 
     x⁴ ± p·x³ - q²·x² ∓ p·q²·x  =  (x⁴ - q²·x²) ± p·(x³ - q²·x)
     """
@@ -196,13 +196,13 @@ def _even_and_odd(row: Sequence[float], read: Callable[[int], Expr]) -> Expr:
     even, odd = ([(read(k), f) for k, f in enumerate(row) if f and k % 2 == p] for p in (0, 1))
     if not even or not odd:
         return _sum(even or odd)
-    # Sums and differences of the same two: nothing is overwritten that is needed again.
+    # Sums and differences of the same two: no value is overwritten that is needed again.
     sign = copysign(1.0, odd[-1][1])
     return _sum([(_sum(even), 1.0), (_sum([(x, f * sign) for x, f in odd]), sign)])
 
 
 def by_pairs(matrix: Sequence[Sequence[float]], read: Callable[[int], Expr]) -> list[Expr]:
-    """A matrix times a vector: the columns of points ±p together, m₁ + m₂ or m₁ - m₂."""
+    """A matrix times a vector: the columns of points ±p combined, m₁ + m₂ or m₁ - m₂."""
     return [_pairs(row, read) for row in matrix]
 
 
@@ -219,7 +219,7 @@ def _pairs(row: Sequence[float], read: Callable[[int], Expr]) -> Expr:
 
 
 def _sum(terms: Sequence[tuple[Expr, float]]) -> Expr:
-    """What is not scaled comes first, so that products go together with sums."""
+    """The terms without a factor come first, so that the others are fused multiply-adds."""
     (x, factor), *others = sorted(terms, key=lambda term: term[1] != 1)
     total = x if factor == 1 else x * factor
     for other, f in others:

@@ -14,9 +14,9 @@ Nodes
     Broadcast(a, lanes)
 
 Meaning
-    Integers wrap around, but those of type int64 also serve as indices, and proofs about them take
-    their sums and products not to overflow. `floordiv`/`floormod` round to minus infinity,
-    `truncdiv`/`truncmod` to zero; dividing an integer by zero gives 0, its remainder 0.
+    Integers wrap around, but those of type int64 also serve as indices, and proofs about them
+    assume that their sums and products do not overflow. `floordiv`/`floormod` round to minus
+    infinity, `truncdiv`/`truncmod` to zero; an integer divided by zero gives 0, remainder 0.
     Floats follow IEEE 754: NaN, infinities and signed zeros are kept; a multiplication and an
     addition may be contracted to a fused one. `min` and `max` pass on NaN, and of two zeros may
     give either. Comparisons with NaN are false, `ne` is true.

@@ -1,4 +1,4 @@
-"""Expressions that are made of others: choices, extremes, conjunctions."""
+"""Composed expressions: selects, extremes, conjunctions."""
 
 from __future__ import annotations
 

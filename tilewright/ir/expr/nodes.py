@@ -1,4 +1,4 @@
-"""The nodes of expressions, and the functions that make them of operands of any kind."""
+"""The nodes of expressions, and functions that make them from operands of any kind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _serials = itertools.count()
 
 
 class Expr(Operators):
-    """Base of all expressions."""
+    """Base class of all expressions."""
 
     __slots__ = ("dtype", "operands", "variables")
 
@@ -90,7 +90,7 @@ class Var(Expr):
     def __init__(self, name: str, dtype: object = index) -> None:
         self.name, self.dtype = name, DType.of(dtype)
         self.operands, self.variables = (), frozenset([self])
-        # Tells variables of one name apart wherever a canonical order is needed.
+        # Orders variables of one name wherever a canonical order is needed.
         self.serial = next(_serials)
 
 
@@ -105,7 +105,7 @@ class Const(Expr):
             return known
         dtype = DType.of(dtype)
         value = fit(value, dtype)
-        # The bits tell 0.0 from -0.0, and the type tells 1 from True.
+        # The bits distinguish 0.0 from -0.0, and the type distinguishes 1 from True.
         key = (dtype, struct.pack("<d", value) if isinstance(value, float) else value)
         if (found := _table.find(key)) is not None:
             return found
@@ -341,7 +341,7 @@ def match_types(op: str, a: Any, b: Any) -> tuple[Expr, Expr]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy's as one of Python's; anything else as it is."""
+    """A NumPy number as a Python one; anything else as it is."""
     return cast_type("Any", value).item() if isinstance(value, np.generic) else value
 
 
@@ -354,7 +354,7 @@ def unary(op: str, a: Any) -> Expr:
 
 
 def cast(a: Any, dtype: object) -> Expr:
-    """`a` converted to `dtype`; nothing happens when it has that type already."""
+    """`a` converted to `dtype`; itself if it has that type already."""
     dtype = DType.of(dtype).scalar
     a = as_expr(a)
     if isinstance(a, Const):
@@ -363,7 +363,7 @@ def cast(a: Any, dtype: object) -> Expr:
 
 
 def _adapt(op: str, given: Any, to: Expr) -> Expr:
-    """What is no expression as one: a number takes the type of the other operand."""
+    """A value that is not an expression as one: a number takes the other operand's type."""
     if hasattr(given, "as_expr"):
         return given.as_expr()
     value: Number = _plain(given)

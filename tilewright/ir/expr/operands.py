@@ -1,4 +1,4 @@
-"""What nodes remember of their operands."""
+"""What nodes derive from their operands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NO_VARIABLES: Final[frozenset[Var]] = frozenset()
 
 
 def union(a: frozenset[Var], b: frozenset[Var]) -> frozenset[Var]:
-    """Both sets as one; one of the two where it holds the other, as most do."""
+    """The union of both; one of the two itself if it contains the other, as is common."""
     if b <= a:
         return a
     return b if a <= b else a | b

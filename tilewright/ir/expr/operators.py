@@ -1,4 +1,4 @@
-"""The operators that users write on scalar expressions, and on what can stand for one."""
+"""The operators that users apply to scalar expressions, and to objects that stand for one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the first lines of loops and blocks say, while a function is read."""
+"""The first lines of loops and blocks, while a function is parsed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SuiteHead:
 
 @dataclass(slots=True)
 class LoopHead:
-    """What `for x in …` says about the loop."""
+    """The content of `for x in …`."""
 
     kind: LoopKind
     extent: Expr

@@ -14,7 +14,7 @@ from tilewright.ir.intrinsics import INTRINSICS
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError
 
-#: The words of the text form, which no variable is called.
+#: The keywords of the text form, which are not used as names of variables.
 WORDS: Final = frozenset(
     "alloc let range parallel vectorized unrolled thread block init scope spatial reduce ordered "
     "where reads writes note attrs named store load broadcast ramp cast call min max truncdiv "
@@ -25,7 +25,7 @@ _SUFFIX = re.compile(r"_(\d+)$")
 
 
 class Namer:
-    """Gives every variable and buffer a name that no other one in sight has."""
+    """Gives every variable and buffer a name that is unique in its scope."""
 
     def __init__(self) -> None:
         self._names: dict[Var | Buffer, str] = {}
@@ -33,7 +33,7 @@ class Namer:
         self._next: dict[str, int] = {}
 
     def __call__(self, thing: Var | Buffer) -> str:
-        """The name of `thing`; one that was never bound is named where it is first seen."""
+        """The name of `thing`; if it was never bound, it is named at its first use."""
         return self._names.get(thing) or self.bind(thing)
 
     def bind(self, thing: Var | Buffer) -> str:
@@ -46,7 +46,7 @@ class Namer:
         return name
 
     def release(self, *things: Var | Buffer) -> None:
-        """`things` go out of scope; what comes after may have their names."""
+        """`things` go out of scope; later ones may reuse their names."""
         for thing in things:
             name = self._names.pop(thing, None)
             if name is None:
@@ -72,7 +72,7 @@ class Namer:
 
 
 class PlainNamer(Namer):
-    """Names that only tell what comes first: v0, v1, … for variables, p0, p1, … for buffers."""
+    """Names by order of appearance: v0, v1, … for variables, p0, p1, … for buffers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class PlainNamer(Namer):
 
 
 def plain_name(hint: str) -> str:
-    """`hint` as an identifier that is no word of the language."""
+    """`hint` as an identifier that is no keyword of the language."""
     name = _NOT_IN_A_NAME.sub("_", hint) or "v"
     if name[0].isdigit():
         name = "_" + name

@@ -29,8 +29,8 @@ from tilewright.ir.text.syntax import dotted, parts_of, special_float
 from tilewright.support.dtype import DType
 from tilewright.support.errors import UserError, nearest
 
-#: What an expression can be while it is read: a bare number still adapts to what it meets. A
-#: language built on this one may know more kinds of values.
+#: An expression while it is parsed: a bare number still adapts to the other operand. A language
+#: built on this one may have more kinds of values.
 Value = Any
 
 _BINARY: Final[dict[type[ast.AST], str]] = {
@@ -65,7 +65,7 @@ class ExprReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.scopes: list[dict[str, Value]] = [{}]
-        #: The outermost expressions being read: a name may be used left of where it is given.
+        #: The outermost expressions being parsed: a name may be used left of its definition.
         self._reading: list[ast.expr] = []
 
     # ---- names ----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class ExprReader:
         return None
 
     def resolve(self, node: ast.Name) -> Value:
-        """What a name stands for."""
+        """The value of a name."""
         found = self.find(node.id)
         if found is None:
             found = self._named_elsewhere(node.id)
@@ -93,7 +93,7 @@ class ExprReader:
         return found
 
     def _named_elsewhere(self, name: str) -> Value | None:
-        """What `(name := …)` gives somewhere in the expression that is being read."""
+        """The value of `(name := …)` anywhere in the expression that is being parsed."""
         for part in ast.walk(self._reading[0]) if self._reading else ():
             if isinstance(part, ast.NamedExpr) and part.target.id == name:
                 return self.named(part)
@@ -114,7 +114,7 @@ class ExprReader:
         return self.source.error(node, what, reason, remedy)
 
     def located(self, node: ast.AST, build: Callable[..., Any], *args: Any) -> Any:
-        """`build(*args)`; an error that knows no place yet gets that of `node`."""
+        """`build(*args)`; errors without a position get that of `node`."""
         try:
             return build(*args)
         except UserError as error:
@@ -125,7 +125,7 @@ class ExprReader:
     # ---- expressions ----------------------------------------------------------------------------
 
     def expr(self, node: ast.expr, dtype: DType | None = None) -> Expr:
-        """The expression that `node` writes; a bare number becomes one of `dtype`."""
+        """The expression of `node`; a bare number gets the type `dtype`."""
         self._reading.append(node)
         value = self.value(node)
         self._reading.pop()
@@ -140,7 +140,7 @@ class ExprReader:
         return self.located(node, read, self, node)
 
     def element(self, node: ast.expr, buffer: Buffer) -> Expr:
-        """A buffer where a value is expected: its only element."""
+        """A buffer in place of a value: its only element."""
         if buffer.ndim:
             raise self.error(
                 node,
@@ -163,7 +163,7 @@ class ExprReader:
         raise self.error(node, f"{node.value!r} is no number")
 
     def binary(self, node: ast.BinOp) -> Value:
-        """Chains lean to the left, and can be long."""
+        """Chains are left-associative, and can be long."""
         spine: list[ast.BinOp] = []
         first: ast.expr = node
         while isinstance(first, ast.BinOp):
@@ -261,7 +261,7 @@ class ExprReader:
         return self.intrinsic(name, [self.operand(a) for a in node.args])
 
     def intrinsic(self, name: str, operands: list[Value]) -> Expr:
-        """A call; bare numbers among themselves are constants of their own types."""
+        """A call; if all operands are bare numbers, they are constants of their own types."""
         if not any(isinstance(o, Expr) for o in operands):
             operands = [as_expr(o) for o in operands]
         return call(name, *operands)
@@ -293,7 +293,7 @@ class ExprReader:
         return found
 
     def whole(self, node: ast.expr) -> int:
-        """A number that must be known now, such as one of lanes."""
+        """A number that must be known when the text is parsed, such as one of lanes."""
         value = self.value(node)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
@@ -351,7 +351,7 @@ class ExprReader:
 
 _Special = tuple[int, Callable[[ExprReader, ast.Call], Value]]
 
-#: Words that make expressions, with the number of their operands.
+#: Keywords that make expressions, with the number of their operands.
 _SPECIAL: dict[str, _Special] = {
     "min": (-1, lambda r, n: r.minmax(n)),
     "max": (-1, lambda r, n: r.minmax(n)),

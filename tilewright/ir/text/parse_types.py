@@ -1,4 +1,4 @@
-"""Reads what stands around statements: the types of parameters and buffers, and annotations."""
+"""Parses the types of parameters and buffers, and annotations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.support.dtype import DType
 class TypeReader(ExprReader):
     """Reads parameters, the types of buffers, and annotations."""
 
-    #: Whether a name in the shape of a parameter that nothing defines is a symbolic dimension.
+    #: Whether an undefined name in the shape of a parameter is a symbolic dimension.
     _dims_are_implicit = False
 
     # ---- parameters and buffers ---------------------------------------------------------------
@@ -35,7 +35,7 @@ class TypeReader(ExprReader):
         return name, attrs
 
     def params(self, node: ast.FunctionDef) -> tuple[Param, ...]:
-        """The parameters; scalars first, since shapes may speak of them."""
+        """The parameters; scalars first, since shapes may use them."""
         args = self._plain_args(node)
         types = {a.arg: self._scalar_type(a) for a in args}
         scalars = {name: Var(name, dtype) for name, dtype in types.items() if dtype is not None}
@@ -58,7 +58,7 @@ class TypeReader(ExprReader):
         return None if isinstance(kind, ast.Subscript) else self.dtype(kind)
 
     def annotation(self, node: ast.expr) -> ast.expr:
-        """The annotation that is meant; a language built on this one may wrap it."""
+        """The annotation itself; a language built on this one may wrap it."""
         return node
 
     def _buffer_param(self, arg: ast.arg) -> Buffer:
@@ -75,7 +75,7 @@ class TypeReader(ExprReader):
         return super().name(node)
 
     def dimension(self, node: ast.Name) -> Any:
-        """A name in a shape that nothing defines."""
+        """An undefined name in a shape."""
         var = Var(node.id)
         self.scopes[0][node.id] = var
         return var

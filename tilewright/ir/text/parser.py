@@ -41,7 +41,7 @@ from tilewright.support.errors import UserError
 
 
 def parse_function(text: str, file: str = "<text>") -> Function:
-    """The function that `text` writes; errors name the line and column."""
+    """The function that `text` describes; errors name the line and column."""
     source = Source(text, file)
     tree = source.parse()
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
@@ -66,7 +66,7 @@ class StmtReader(TypeReader):
 
     @contextmanager
     def scope(self) -> Generator[None]:
-        """Names defined within end with it."""
+        """A scope for names that are defined within."""
         self.scopes.append({})
         try:
             yield
@@ -78,7 +78,7 @@ class StmtReader(TypeReader):
             return self.statements(nodes)
 
     def statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
-        """Statements in a row; what opens (let, alloc) holds all that follow."""
+        """A sequence of statements; one that opens a scope (let, alloc) holds all that follow."""
         rows: list[tuple[list[Stmt], SuiteHead | None]] = []
         current: list[Stmt] = []
         for node in nodes:
@@ -100,7 +100,7 @@ class StmtReader(TypeReader):
         return self.error(node, f"`{ast.unparse(node).splitlines()[0]}` has no meaning here")
 
     def span(self, _node: ast.AST) -> Span | None:
-        """Where a statement was written; printed IR has no source."""
+        """The position of a statement in the source; printed IR has none."""
         return None
 
     # ---- simple statements ----------------------------------------------------------------------
@@ -324,7 +324,7 @@ class StmtReader(TypeReader):
 
 
 def _closed(rows: list[tuple[list[Stmt], SuiteHead | None]], body: Stmt) -> Stmt:
-    """Fold the openings over what follows them; allocations in a row become one."""
+    """Nest openings around the statements after them; consecutive allocations become one."""
     for before, opening in reversed(rows):
         assert opening is not None
         if opening.buffers and isinstance(body, Alloc):

@@ -57,7 +57,7 @@ OPERATORS: Final[dict[str, tuple[str, int]]] = {
 }
 _SIGNS: Final = {"neg": ("-", SIGN), "bitnot": ("~", SIGN), "not": ("not ", NOT)}
 _CANONICAL_NAN: Final = struct.pack("<d", math.nan)
-#: A part of an expression is named where it is used again if it has so many nodes.
+#: A part of an expression that is used again is named if it has at least this many nodes.
 _LONG: Final = 32
 #: A message does not need more of an expression than this.
 _ENOUGH: Final = 4000
@@ -95,7 +95,7 @@ def expr_text(expr: Expr, namer: Namer | None = None) -> str:
 
 
 def _worth_naming(root: Expr) -> frozenset[Expr]:
-    """The parts that are used more than once and would be long to write again."""
+    """The parts that are used more than once and would be long to repeat."""
     sizes: dict[Expr, int] = {}
     uses: dict[Expr, int] = {}
     pending = [root]
@@ -121,7 +121,7 @@ def _fitted(part: tuple[Expr, int], namer: Namer) -> Parts:
 
 
 def number_text(value: bool | int | float, dtype: DType) -> str:
-    """A constant, so that it is read back with the same bits."""
+    """A constant, written so that it is parsed to the same bits."""
     if dtype is bool_ or dtype is index:
         return repr(value)
     literal = _float_text(float(value), dtype) if dtype.is_float else repr(value)
@@ -209,7 +209,7 @@ def _call(node: Call, _namer: Namer) -> tuple[int, Parts]:
 
 
 def _goes_by_name(node: Call) -> bool:
-    """Whether the plain call gives back this very node, its type included."""
+    """Whether the plain call is parsed as this very node, its type included."""
     intrinsic = find_intrinsic(node.name)
     if intrinsic is None or not all(p.isidentifier() for p in node.name.split(".")):
         return False

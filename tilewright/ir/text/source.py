@@ -1,4 +1,4 @@
-"""Text that someone wrote, and messages that point into it."""
+"""Source text, and messages that point into it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Source:
         self.lines = self.text.splitlines()
 
     def parse(self) -> ast.Module:
-        """The syntax tree; what is no Python is refused with the place."""
+        """The syntax tree; text that is no Python is refused with its position."""
         try:
             return ast.parse(self.text)
         except SyntaxError as error:

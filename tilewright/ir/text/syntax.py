@@ -12,7 +12,7 @@ from tilewright.support.errors import UserError
 
 
 def parts_of(node: ast.expr) -> Sequence[ast.expr]:
-    """What stands between the brackets of a subscript."""
+    """The items between the brackets of a subscript."""
     return node.elts if isinstance(node, ast.Tuple) else (node,)
 
 

@@ -35,7 +35,7 @@ class Compute(Definition):
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """What is stored, or combined, for each output."""
+        """The expressions that are stored, or combined, for each output."""
         return self.body.values if isinstance(self.body, Reduction) else self.body
 
     @property
@@ -48,7 +48,7 @@ class Compute(Definition):
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        """The outputs that are the user's."""
+        """The outputs that users see."""
         hidden = self.body.hidden if isinstance(self.body, Reduction) else 0
         return self.outputs[: len(self.outputs) - hidden]
 

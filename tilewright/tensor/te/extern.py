@@ -35,7 +35,7 @@ Body = Callable[[Sequence[Buffer], Sequence[Buffer]], object]
 
 
 class Extern(Definition):
-    """Tensors whose elements a body of its own writes, reading all of its inputs."""
+    """Tensors whose elements are written by a custom body, which reads all of its inputs."""
 
     kind = "extern"
 

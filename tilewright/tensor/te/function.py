@@ -47,7 +47,7 @@ def function(
 
 
 def _buffers(tensors: Sequence[Tensor]) -> dict[Tensor, Buffer]:
-    """A buffer for each tensor; schedules go by names, so each has one of its own."""
+    """A buffer for each tensor, with a unique name, as schedules use names."""
     made: dict[Tensor, Buffer] = {}
     taken: set[str] = set()
     numbers: defaultdict[str, Iterator[int]] = defaultdict(count)

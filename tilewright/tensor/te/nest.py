@@ -35,11 +35,11 @@ class FunctionScope:
         self, buffers: Mapping[Tensor, Buffer], block_names: dict[str, int] | None = None
     ) -> None:
         self.buffers = dict(buffers)
-        #: The names in use, and for each the last number that was put after it.
+        #: The names in use, and for each the last number that was appended to it.
         self._block_names = {} if block_names is None else block_names
 
     def with_buffers(self, buffers: Mapping[Tensor, Buffer]) -> FunctionScope:
-        """The same function, where some more tensors stand for these buffers."""
+        """The same function, where some more tensors are stored in these buffers."""
         return FunctionScope({**self.buffers, **buffers}, self._block_names)
 
     def block_name(self, wanted: str) -> str:
@@ -53,7 +53,7 @@ class FunctionScope:
         return name
 
     def rewrite(self, values: Mapping[Var, Expr]) -> Rewrite:
-        """Puts variables and the function's buffers into expressions of a definition."""
+        """A function that substitutes variables and the function's buffers in expressions."""
         memo: dict[Expr, Expr] = {}
 
         def on_node(e: Expr) -> Expr | None:
@@ -67,7 +67,7 @@ class FunctionScope:
 
 
 class IndexAxis(NamedTuple):
-    """An index of a definition: `var` stands for `offset` plus an iterator of the block."""
+    """An index of a definition: `var` is `offset` plus an iterator of the block."""
 
     var: Var
     extent: Expr
@@ -76,7 +76,7 @@ class IndexAxis(NamedTuple):
 
 
 def compute_axes(op: Compute) -> list[IndexAxis]:
-    """Spatial axes, then those that are reduced."""
+    """Spatial axes, then reduced ones."""
     axes = [IndexAxis(v, e, "spatial") for v, e in zip(op.axes, op.shape, strict=True)]
     if op.reduction is not None and op.reduction.is_empty:
         return axes
@@ -134,7 +134,7 @@ def _plain_body(
 
 
 def _bodies(op: Compute, rewrite: Rewrite, scope: FunctionScope) -> tuple[Stmt | None, Stmt]:
-    """What starts a reduction, if it is one, and what one instance does."""
+    """The initialization of a reduction, if it is one, and the body of one instance."""
     reduction = op.reduction
     if reduction is None:
         return None, _plain_body(op, op.values, rewrite, scope)

@@ -14,7 +14,7 @@ def one_or_several(value: Any) -> tuple[Any, ...]:
 
 
 class Operand(Operators):
-    """Hands every operator on to `as_expr()`, which says why where it cannot be one."""
+    """Applies every operator to `as_expr()`, which explains where that is impossible."""
 
     __slots__ = ()
 

@@ -54,7 +54,7 @@ def _length(start: Expr, stop: Expr) -> Expr:
 
 
 class Reduction(Operand):
-    """Values to combine over axes; it stands alone as the result of a compute's function."""
+    """Values to combine over axes; must be the whole result of a compute's function."""
 
     __slots__ = ("axes", "combine", "hidden", "identities", "name", "values")
 
@@ -69,12 +69,12 @@ class Reduction(Operand):
     ) -> None:
         self.name, self.values, self.axes = name, values, axes
         self.identities, self.combine = identities, combine
-        #: How many of the last results are needed on the way only, and not handed to the user.
+        #: How many of the last results are intermediate ones that users do not see.
         self.hidden = hidden
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to combine, for sure."""
+        """Whether there is certainly nothing to combine."""
         return any(isinstance(a.extent, Const) and a.extent.value == 0 for a in self.axes)
 
     def as_expr(self) -> Expr:
@@ -204,10 +204,10 @@ def _require_computable(name: str, values: Values) -> None:
 
 
 def lowest(dtype: DType) -> bool | int | float:
-    """What no value of the type is below: minus infinity for floats."""
+    """A value that no value of the type is below: minus infinity for floats."""
     return float("-inf") if dtype.is_float else dtype.min_value
 
 
 def highest(dtype: DType) -> bool | int | float:
-    """What no value of the type is above: infinity for floats."""
+    """A value that no value of the type is above: infinity for floats."""
     return float("inf") if dtype.is_float else dtype.max_value

@@ -39,7 +39,7 @@ class Scan(Definition):
 
     @property
     def within_step(self) -> list[Tensor]:
-        """What is computed on the way from one step to the next, and is no state."""
+        """Tensors that are computed within a step, and are not state."""
         updates = set(self.updates)
         return [t for op in self.steps for t in op.outputs if t not in updates]
 
@@ -159,7 +159,7 @@ def _check_state(name: str, init: Tensor, update: Tensor, state: Tensor) -> None
 
 
 def _check_times(op: Scan) -> None:
-    """What a step reads has to exist at that step."""
+    """Elements that a step reads must exist at that step."""
     states, within = set(op.states), set(op.within_step)
     for step in op.steps:
         for load in (load for value in step.values for load in loads_in(value)):
@@ -190,7 +190,7 @@ def _check_back(op: Scan, step: Compute, load: Load, back: int) -> None:
 
 
 def _steps_back(load: Load, time: Var) -> int | None:
-    """How many steps before `time` is read, where that is plain to see."""
+    """How many steps before `time` is read, where that is evident."""
     index = load.indices[0] if load.indices else None
     if index is time:
         return 0

@@ -10,7 +10,7 @@ from tilewright.tensor.te.tensor import Tensor
 
 
 def scan_nest(op: Scan, scope: FunctionScope) -> Stmt:
-    """All of a scan: its outputs stand for the states and the updates inside."""
+    """All of a scan: its outputs are the buffers of the states and the updates inside."""
     results = [scope.buffers[t] for t in op.outputs]
     starts = [_start(op, i, t, scope) for i, t in zip(op.init, op.outputs, strict=True)]
     inside = scope.with_buffers(

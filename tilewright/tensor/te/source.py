@@ -1,4 +1,4 @@
-"""Where in the user's source a definition was written."""
+"""The position of a definition in the user's source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ROOM = "tilewright.tensor"
 
 
 def caller_span() -> Span | None:
-    """The nearest line on the call stack that is not in this room."""
+    """The nearest line on the call stack that is not in this package."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_ROOM):
         frame = frame.f_back

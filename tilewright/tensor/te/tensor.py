@@ -1,8 +1,8 @@
-"""Tensors, and the base of the definitions that say what their elements are.
+"""Tensors, and the base class of the definitions of their elements.
 
-A `Tensor` is a buffer that knows its definition, so the loads in a definition's body are all that
-links one tensor to the next. Functions get plain buffers instead (`te.function`) and hold on to
-no definition.
+A `Tensor` is a buffer that knows its definition, so the loads in a definition's body are the only
+links between tensors. Functions get plain buffers instead (`te.function`) and keep no definition
+alive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Shape = Sequence[Extent] | Extent
 
 
 class Definition:
-    """How some tensors come about: `inputs` are the tensors it reads, `outputs` those it gives."""
+    """How tensors are computed: `inputs` are the tensors it reads, `outputs` those it defines."""
 
     kind = "definition"
 

@@ -1,1 +1,1 @@
-"""Converters, one family of layers a file."""
+"""Converters, one family of layers per file."""

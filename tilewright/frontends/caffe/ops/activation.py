@@ -1,4 +1,4 @@
-"""Layers that work on each element by itself."""
+"""Elementwise layers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _options(window: SymmetricWindow, groups: int) -> dict[str, Any]:
 
 
 def _all(n: Layer) -> list[Value]:
-    """All operands: a layer may do the same with several."""
+    """All operands: a layer may apply to several separately."""
     return [n[k] for k in range(max(1, len(n.inputs)))]
 
 

@@ -1,4 +1,4 @@
-"""SSD's layers: boxes to start from, and what is found among them."""
+"""SSD's layers: prior boxes, and the boxes that are detected."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tilewright.graph import Array, Value
 from tilewright.ir import minimum
 from tilewright.support.errors import UserError
 
-#: More boxes than this cannot be meant.
+#: More boxes are refused.
 _MOST_BOXES = 1 << 22
 
 
 @converts("PriorBox")
 def prior_box(n: Layer) -> Value:
-    """1×2×(4·boxes): the corners of all boxes as parts of the image, and a variance for each."""
+    """1×2×(4·boxes): the corners of all boxes as fractions of the image, and their variances."""
     param = n.param("prior_box_param")
     rows, columns = n.extent(n[0], 2), n.extent(n[0], 3)
     height, width = _image(n, param)
@@ -55,7 +55,7 @@ def _image(n: Layer, param: Message) -> tuple[int, int]:
 
 
 def _sizes(param: Message) -> list[tuple[float, float]]:
-    """Width and height of the boxes at each place."""
+    """Width and height of the boxes at each position."""
     least, most = param.reals("min_size"), param.reals("max_size")
     if not least or (most and len(most) != len(least)):
         raise UserError(f"{len(least)} least and {len(most)} greatest sizes of boxes")
@@ -95,7 +95,7 @@ def detection_output(n: Layer) -> Value:
     boxes, scores = _boxes(n, param, priors, classes), n[1]
     scores = b.transpose(b.reshape(scores, shape=[batch, priors, classes]), axes=[0, 2, 1])
     scores = b.gather(scores, np.array(wanted), axis=1)
-    # The best of each class come first, so that what is kept is in order.
+    # The best of each class come first, so that kept ones are in order.
     most = param.message("nms_param").integer("top_k", -1)
     count = min(most, priors) if most > 0 else priors
     best, places = b.top_k(scores, k=count, axis=2)
@@ -138,7 +138,7 @@ def _boxes(n: Layer, param: Message, priors: int, classes: int) -> Value:
 
 
 def _kept(n: Layer, param: Message, boxes: Value, scores: Value, count: int) -> Value:
-    """Which of N×(classes·count) boxes stay."""
+    """Which of N×(classes·count) boxes are kept."""
     b: Any = n.builder
     nms = param.message("nms_param")
     if nms.real("eta", 1.0) != 1.0:

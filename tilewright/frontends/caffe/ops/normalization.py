@@ -16,7 +16,7 @@ from tilewright.support.errors import UserError
 
 @converts("BatchNorm")
 def batch_norm(n: Layer) -> Value:
-    """By the means and variances that were learned, which are stored as sums."""
+    """By the learned means and variances, which are stored as sums."""
     param, b, x = n.param("batch_norm_param"), n.builder, n[0]
     epsilon = param.real("eps", 1e-5)
     if not param.flag("use_global_stats", True):
@@ -34,7 +34,7 @@ def batch_norm(n: Layer) -> Value:
 
 @converts("Scale")
 def scale(n: Layer) -> Value:
-    """Times weights, or times another blob, from an axis on; perhaps with a bias."""
+    """Multiplied by weights, or by another blob, from an axis on; perhaps with a bias."""
     param, b, x = n.param("scale_param"), n.builder, n[0]
     axis = n.axis(param.integer("axis", 1), x.ndim)
     if len(n.inputs) > 1:
@@ -58,7 +58,7 @@ def bias(n: Layer) -> Value:
 
 
 def _shape(n: Layer, param: Message, axis: int, x: Value) -> list[int]:
-    """Which extents of the operand the weights have."""
+    """The extents of the operand that the weights have."""
     count = param.integer("num_axes", 1)
     end = x.ndim if count == -1 else axis + count
     if not axis <= end <= x.ndim:
@@ -72,7 +72,7 @@ def _weights(n: Layer, index: int, shape: list[Any], axis: int, x: Value) -> Arr
 
 
 def _placed(n: Layer, value: Value, axis: int, x: Value) -> Value:
-    """A blob with its first axis at `axis` of another."""
+    """A blob whose first axis is aligned with `axis` of another."""
     behind = x.ndim - axis - value.ndim
     if behind < 0:
         raise UserError(f"{value} does not fit {x} from axis {axis} on")
@@ -123,7 +123,7 @@ def softmax(n: Layer) -> Value:
 
 @converts("Axpy")
 def axpy(n: Layer) -> Value:
-    """Channels times a number each, and another blob: a·x + y."""
+    """Channels times one number each, plus another blob: a·x + y."""
     b, a, x = n.builder, n[0], n[1]
     factor = b.reshape(a, shape=[*a.shape[:2], *[1] * (x.ndim - 2)])
     return b.add(b.mul(factor, x), n[2])

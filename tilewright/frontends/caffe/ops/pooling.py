@@ -14,8 +14,8 @@ from tilewright.support.errors import UserError
 
 @converts("Pooling")
 def pooling(n: Layer) -> Any:
-    """Windows that stick out count, as long as they start inside. With two tops a maximum tells
-    where it was, as a number in the whole blob."""
+    """Overhanging windows count, as long as they start inside. With two tops, a maximum also
+    gives its position, as an index into the whole blob."""
     param, b, x = n.param("pooling_param"), n.builder, n[0]
     kind = param.text("pool", "MAX")
     if kind not in ("MAX", "AVE", "0", "1"):
@@ -43,7 +43,7 @@ def _rounds_up(param: Message) -> bool:
 
 @converts("Upsample")
 def upsample(n: Layer) -> Value:
-    """Pixels repeated; with a second operand, pixels where a maximum was."""
+    """Repeated pixels; with a second operand, pixels at the positions of maxima."""
     param, b, x = n.param("upsample_param"), n.builder, n[0]
     scale = param.integer("scale", 2)
     rows, columns = (param.integer(f"scale_{axis}", scale) for axis in "hw")
@@ -68,7 +68,7 @@ def _require_scale(*factors: int) -> None:
 
 @converts("Interp")
 def interp(n: Layer) -> Value:
-    """Lines between pixels, with the corners where they are; first part of the edge is cut off."""
+    """Linear interpolation with fixed corners; negative padding crops the edges first."""
     param, b, x = n.param("interp_param"), n.builder, n[0]
     begin, end = param.integer("pad_beg", 0), param.integer("pad_end", 0)
     if begin > 0 or end > 0:

@@ -1,4 +1,4 @@
-"""Recurrent layers. A second operand, T×B, says where sequences go on (1) and begin anew (0)."""
+"""Recurrent layers. A second operand, T×B, says where sequences continue (1) or begin anew (0)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.support.errors import UserError
 
 
 class _Sequence:
-    """T×B×… as steps of products with weights, and the marks of where sequences go on."""
+    """T×B×… as steps of products with weights, and the marks of where sequences continue."""
 
     def __init__(self, n: Layer, gates: int) -> None:
         if len(n.inputs) > 2:
@@ -62,7 +62,7 @@ def lstm(n: Layer) -> Value:
 
 @converts("RNN")
 def rnn(n: Layer) -> Value:
-    """A hidden state, and an output made of it at each step, both through tanh."""
+    """A hidden state, and an output computed from it at each step, both through tanh."""
     b: Any = n.builder
     s = _Sequence(n, 1)
     recurrent = b.constant(_transposed(n.blob(2, s.hidden, s.hidden)))

@@ -1,4 +1,4 @@
-"""Blobs put together, taken apart and in other shapes; sums along axes."""
+"""Blobs joined, split and reshaped; sums along axes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def flatten(n: Layer) -> Value:
 
 @converts("Reshape")
 def reshape(n: Layer) -> Value:
-    """0 keeps an extent, -1 takes what is left; axes before and after stay as they are."""
+    """0 keeps an extent, -1 is the rest; axes before and after stay as they are."""
     param, x = n.param("reshape_param"), n[0]
     first = n.axis(param.integer("axis", 0), x.ndim, end=True)
     count = param.integer("num_axes", -1)
@@ -87,7 +87,7 @@ def shuffle(n: Layer) -> Value:
 
 @converts("Crop")
 def crop(n: Layer) -> Value:
-    """From an axis on, as large as another blob, from an offset on."""
+    """Cropped, from an axis on, to the size of another blob, at an offset."""
     param, x, like = n.param("crop_param"), n[0], n[1]
     axis = n.axis(param.integer("axis", 2), x.ndim)
     axes, offsets = list(range(axis, x.ndim)), param.integers("offset")
@@ -111,7 +111,7 @@ def tile(n: Layer) -> Value:
 
 @converts("Reduction")
 def reduction(n: Layer) -> Value:
-    """All axes from one on become one number."""
+    """All axes from a given one on are reduced to one number."""
     param, b, x = n.param("reduction_param"), n.builder, n[0]
     axes = list(range(n.axis(param.integer("axis", 0), x.ndim), x.ndim))
     kind = param.text("operation", "SUM")
@@ -126,8 +126,8 @@ def reduction(n: Layer) -> Value:
 
 @converts("ArgMax")
 def arg_max(n: Layer) -> Value:
-    """The places of the greatest elements as floats, along an axis or in all of an image; with
-    `out_max_val` their values: in their place along an axis, after them otherwise."""
+    """The positions of the greatest elements as floats, along an axis or in a whole image; with
+    `out_max_val` their values: instead along an axis, after the positions otherwise."""
     param, b, x = n.param("argmax_param"), n.builder, n[0]
     count, wants_values = param.integer("top_k", 1), param.flag("out_max_val")
     if "axis" in param:

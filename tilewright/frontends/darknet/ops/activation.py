@@ -1,4 +1,4 @@
-"""Activations, which most layers have as an option, and which a section can be."""
+"""Activations, an option of most layers, which can also be sections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ACTIVATIONS: Final[dict[str, Callable[[Any, Value], Value]]] = {
 
 
 def activated(n: Layer, x: Value, default: str) -> Value:
-    """What the option `activation` makes of a layer's result."""
+    """A layer's result after the activation of the option `activation`."""
     name = n.text("activation", default).lower()
     if name not in _ACTIVATIONS:
         raise UserError(

@@ -1,5 +1,5 @@
-"""Layers with weights that slide: convolutions, their transposes, and those with weights of their
-own at each place."""
+"""Layers with sliding windows of weights: convolutions, their transposes, and those with separate
+weights at each position."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _padding(n: Layer, size: int) -> int:
 
 
 class _Norm:
-    """What comes after the products: a bias, or batch normalisation that ends with it."""
+    """What follows the products: a bias, or batch normalisation, which includes it."""
 
     def __init__(self, n: Layer, filters: int) -> None:
         self._node = n
@@ -88,7 +88,7 @@ def deconvolutional(n: Layer) -> Value:
 
 @converts("local")
 def local(n: Layer) -> Value:
-    """A convolution with other weights at each place."""
+    """A convolution with separate weights at each position."""
     b, x = n.builder, n.x
     filters, size, stride = n.positive("filters", 1), n.positive("size", 1), n.positive("stride", 1)
     channels, height, width = n.image_shape(x)
@@ -100,7 +100,7 @@ def local(n: Layer) -> Value:
     weight = n.weights.take(rows * columns, filters, channels * size * size)
     image = b.transpose(x, axes=[0, 2, 3, 1])
     seen = b.patches(image, kernel=[size] * 2, strides=[stride] * 2, pads=[pad] * 4)
-    # N×rows×columns×size×size×C -> places×(C·size·size)×N
+    # N×rows×columns×size×size×C -> positions×(C·size·size)×N
     seen = b.reshape(
         b.transpose(seen, axes=[1, 2, 5, 3, 4, 0]),
         shape=[rows * columns, channels * size * size, x.shape[0]],

@@ -1,4 +1,4 @@
-"""Layers that see all of their input: dense ones and softmax."""
+"""Layers over all of their input: dense ones and softmax."""
 
 from __future__ import annotations
 

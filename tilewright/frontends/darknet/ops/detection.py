@@ -1,9 +1,9 @@
-"""What detectors end with.
+"""The final layers of detectors.
 
-`yolo` and `region` give what OpenCV's reader gives, with the batch as a dimension of its own and
+`yolo` and `region` give what OpenCV's reader gives, with the batch as a separate dimension and
 before any suppression of boxes: N×(rows·columns·anchors)×(5 + classes), each row the centre, width
-and height of a box as parts of the image, whether there is an object, and for each class its
-probability times that. Classes up to the option `thresh` (0.2 for `yolo`, 0.001 for `region`) are
+and height of a box as fractions of the image, the probability of an object, and for each class its
+probability times that. Those up to the option `thresh` (0.2 for `yolo`, 0.001 for `region`) are
 zero. `detection` (YOLO v1) gives what Darknet's own layer gives: its input, with softmax over the
 classes of each cell if the option says so.
 """
@@ -22,7 +22,7 @@ from tilewright.support.errors import UserError
 
 
 class _Grid(NamedTuple):
-    """The parts of a feature map, each N×(rows·columns·anchors)×…, and where its cells are."""
+    """The parts of a feature map, each N×(rows·columns·anchors)×…, and positions of its cells."""
 
     xy: Value
     wh: Value

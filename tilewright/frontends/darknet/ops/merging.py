@@ -1,4 +1,4 @@
-"""Layers that read several others, and those that only pass on what they get."""
+"""Layers that read several others, and those that only pass on their input."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shortcut(n: Layer) -> Value:
 
 
 def _fitted(n: Layer, x: Value, like: Value) -> Value:
-    """An image with as many channels as another: some are left out, or zeros are added."""
+    """An image with as many channels as another: some are dropped, or zeros are appended."""
     have, want = dim_number(x.shape[1]), dim_number(like.shape[1])
     if not isinstance(have, int) or not isinstance(want, int) or have == want:
         return x
@@ -54,7 +54,7 @@ def _fitted(n: Layer, x: Value, like: Value) -> Value:
 
 @converts("scale_channels")
 def scale_channels(n: Layer) -> Value:
-    """Channels of another layer, each times a number of the one before."""
+    """Channels of another layer, each times a number from the preceding one."""
     n.refuse("scale_wh")
     (other,) = n.layers("from")
     return activated(n, n.builder.mul(other, n.x), "linear")

@@ -50,8 +50,8 @@ def upsample(n: Layer) -> Value:
 
 @converts("reorg")
 def reorg(n: Layer) -> Value:
-    """Pixels become channels. Darknet's own loop takes the image for one of fewer, larger channels
-    while it moves pixels, and networks were trained with that."""
+    """Pixels become channels. Darknet's own loop treats the image as one of fewer, larger
+    channels while it moves pixels, and networks were trained with that."""
     n.refuse("reverse")
     n.refuse("extra")
     b, x, s = n.builder, n.x, n.positive("stride", 1)
@@ -66,7 +66,7 @@ def reorg(n: Layer) -> Value:
 
 @converts("crop")
 def crop(n: Layer) -> Value:
-    """The middle of the image, from 0…1 to -1…1 unless told otherwise."""
+    """The centre of the image, scaled from 0…1 to -1…1 unless an option forbids it."""
     b, x = n.builder, n.x
     _, height, width = n.image_shape(x)
     rows, columns = n.positive("crop_height", 1), n.positive("crop_width", 1)

@@ -1,1 +1,1 @@
-"""Converters of Keras layers, one family a file."""
+"""Converters of Keras layers, one family per file."""

@@ -26,7 +26,7 @@ def _least(n: Layer, x: Value) -> Value:
 
 
 def _causal(n: Layer, scores: Value) -> Value:
-    """True where a query sees a key: not later than itself."""
+    """True where a query attends to a key: not later than itself."""
     b = n.builder
     rows, columns = scores.shape[-2:]
     ones = b.full(n.constant(1, "int32"), shape=[rows, columns])
@@ -166,7 +166,7 @@ def _attend_heads(n: Layer, given: tuple[Any, Any, Any], heads: list[Value], siz
 
 
 def _mask(n: Layer, given: tuple[Any, Any, Any], scores: Value) -> Value | None:
-    """What is given, what the inputs' masks say, and what comes later than a query, together."""
+    """The conjunction of the given mask, those of the inputs, and the causal one."""
     b = n.builder
     found: list[Value] = []
     attention = n.argument(6, "attention_mask")
@@ -191,7 +191,7 @@ def _mask(n: Layer, given: tuple[Any, Any, Any], scores: Value) -> Value | None:
 
 
 def _over_axes(n: Layer, q: Value, k: Value, v: Value) -> Value:
-    """Attention over axes of images: those and the heads are put where sequences have them."""
+    """Attention over axes of images: those and the heads are moved to where sequences have them."""
     axes = n.config.raw("attention_axes")
     rank = q.ndim
     wanted = [axes] if isinstance(axes, int) else axes or list(range(1, rank - 1))

@@ -71,7 +71,7 @@ def depthwise_conv(n: Layer) -> Value:
 
 
 def _grouped(kernel: Array) -> Array:
-    """spatial×C×M of a depthwise kernel as the spatial×1×(C·M) of one group for each channel."""
+    """A depthwise kernel spatial×C×M as spatial×1×(C·M), one group for each channel."""
     *spatial, channels, each = kernel.shape
     return kernel.reshape(*spatial, 1, channels * each)
 

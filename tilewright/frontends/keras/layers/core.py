@@ -1,4 +1,4 @@
-"""Dense layers, embeddings, activations, and layers that do nothing at inference."""
+"""Dense layers, embeddings, activations, and layers without effect at inference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def einsum_dense(n: Layer) -> Value:
 
 
 def _einsum_bias(equation: str, axes: str, bias: Any, rank: int) -> Any:
-    """The bias with an axis for each of the result's that it is the same along."""
+    """The bias with axes of extent 1 where the result has axes that it lacks."""
     names = equation.split("->")[-1].replace("...", "")
     shape = [1] * len(names)
     for name, extent in zip((a for a in names if a in axes), bias.shape, strict=False):
@@ -71,7 +71,7 @@ def masking(n: Layer) -> Value:
     *("Identity", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "InputLayer"),
 )
 def unchanged(n: Layer) -> Value:
-    """What trains differently, but changes nothing at inference."""
+    """Layers that only have an effect in training."""
     return n[0]
 
 

@@ -10,7 +10,7 @@ from tilewright.frontends.keras.table import TABLE, converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-#: Functions by the operations of `keras.ops` that do the same.
+#: The operations of `keras.ops` that are equal to functions.
 _FUNCTIONS: Final = {
     "__operators__.add": "Add",
     "cast": "Cast",
@@ -56,7 +56,7 @@ _FUNCTIONS: Final = {
     "tile": "Tile",
     "transpose": "Transpose",
 }
-#: Their arguments by the names that `keras.ops` gives them.
+#: Names of arguments in `keras.ops`.
 _RENAMED: Final = {
     "clip_value_max": "x_max",
     "clip_value_min": "x_min",

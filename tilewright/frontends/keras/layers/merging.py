@@ -32,7 +32,7 @@ def merge(n: Layer) -> Value:
 
 
 def _of_one_rank(n: Layer, values: list[Value]) -> list[Value]:
-    """Tensors of fewer dimensions get more after the batch."""
+    """Tensors of lower rank get axes after the batch."""
     rank = max(v.ndim for v in values)
     return [
         v if v.ndim == rank else n.builder.unsqueeze(v, axes=list(range(1, rank - v.ndim + 1)))

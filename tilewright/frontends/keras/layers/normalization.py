@@ -142,7 +142,7 @@ def unit_normalization(n: Layer) -> Value:
 
 @converts("Normalization")
 def normalization(n: Layer) -> Value:
-    """(x - mean) / sqrt(variance), or back; the moments are given or were learned."""
+    """(x - mean) / sqrt(variance), or its inverse; the moments are given or were learned."""
     x, b = n.computed(n[0]), n.builder
     axes = [] if "axis" in n.config.values and n.config.raw("axis") is None else _axes(n, x)
     mean, variance = n.config.raw("mean"), n.config.raw("variance")
@@ -163,6 +163,6 @@ def _moment(found: Array, axes: Sequence[int], x: Value) -> Array:
 
 @converts("SpectralNormalization")
 def spectral_normalization(n: Layer) -> object:
-    """At inference the wrapped layer as its weights are."""
+    """At inference, the wrapped layer with its stored weights."""
     spec = layer_spec(n.config.raw("layer"))
     return n.call(spec, n.stored.child("layer", spec.name), n.args, {})

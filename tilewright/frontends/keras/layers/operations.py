@@ -18,7 +18,7 @@ from tilewright.support.errors import UserError
 
 
 def _given(n: Layer, index: int, name: str, default: Any = None) -> Any:
-    """An argument of the call, or one that the operation was made with."""
+    """An argument of the call, or one from the operation's configuration."""
     found = n.argument(index, name)
     if found is None:
         found = n.config.raw(name)
@@ -26,7 +26,7 @@ def _given(n: Layer, index: int, name: str, default: Any = None) -> Any:
 
 
 def _number(found: Any) -> Any:
-    """Constants are written as numbers, or as objects around them."""
+    """Constants are written as numbers, or as objects that contain them."""
     inner = as_dict((as_dict(found) or {}).get("config"))
     return found if inner is None else inner.get("value")
 
@@ -327,7 +327,7 @@ def get_item(n: Layer) -> Value:
 
 
 def index_of(key: Any) -> Any:
-    """An index as files write it: numbers, slices, `...` and new axes."""
+    """An index in its file format: numbers, slices, `...` and new axes."""
     if (items := as_list(key)) is not None:
         return tuple(index_of(k) for k in items)
     if (entry := as_dict(key)) is not None:

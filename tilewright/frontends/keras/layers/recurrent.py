@@ -1,7 +1,7 @@
 """Recurrent networks: SimpleRNN, LSTM, GRU, and their cells in RNN.
 
-Without masks, and with activations that the graph's networks know, a layer is one operator of the
-graph; otherwise it is a loop over time. Keras's time runs along axis 1, the graph's along axis 0.
+Without masks, and with activations that the graph's networks have, a layer is one operator of the
+graph; otherwise it is a loop over time. Time is axis 1 in Keras, axis 0 in the graph.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilewright.frontends.keras.weights import Weights
 from tilewright.graph import Array, Value
 from tilewright.support.errors import UserError
 
-#: Activations that the graph's networks know, with their names and parameters there.
+#: Activations that the graph's networks have, with their names and parameters there.
 _KNOWN: Final[dict[str, tuple[str, float, float]]] = {
     "elu": ("elu", 1.0, 0.0),
     "hard_sigmoid": ("hard_sigmoid", 1 / 6, 0.5),
@@ -36,7 +36,7 @@ _KNOWN: Final[dict[str, tuple[str, float, float]]] = {
 
 @dataclass
 class Cell:
-    """What one cell computes: its kind, its configuration and its weights."""
+    """The computation of one cell: its kind, its configuration and its weights."""
 
     kind: str
     config: Config
@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def resets_after(self) -> bool:
-        # Files from before there was a choice do not say.
+        # Files from before this option existed lack it.
         return self.kind == "GRU" and self.config.flag("reset_after")
 
 
@@ -107,7 +107,7 @@ def rnn_of_cells(n: Layer) -> Any:
         left = left[cell.states :] if left else None
         y, last = _run(n, cell, x, mine, n.mask)
         states += last
-        # The next cell sees the times in their own order; `_run` walks them as the layer says.
+        # The next cell gets time steps in their own order; `_run` reverses them if necessary.
         x = n.builder.flip(y, axes=[1]) if n.config.flag("go_backwards") else y
     return _finished(n, y, states)
 
@@ -120,7 +120,7 @@ def _initial(n: Layer) -> list[Value] | None:
 
 
 def _finished(n: Layer, y: Value, states: Sequence[Value]) -> Any:
-    """All times or the last one, with the states where they are asked for."""
+    """All time steps or the last one, with the states if they are requested."""
     if n.config.flag("stateful"):
         raise UserError(
             f"{n.spec.text} keeps its state between calls",
@@ -138,7 +138,7 @@ def _finished(n: Layer, y: Value, states: Sequence[Value]) -> Any:
 def _run(
     n: Layer, cell: Cell, x: Value, initial: Sequence[Value] | None, mask: Value | None
 ) -> tuple[Value, list[Value]]:
-    """All outputs, N×T×H in the order in which they were made, and the last states."""
+    """All outputs, N×T×H in the order of computation, and the last states."""
     x = n.computed(x)
     if x.ndim != 3:
         raise UserError(f"{x} is no sequence of vectors")
@@ -186,7 +186,7 @@ def _attributes(n: Layer, cell: Cell, backwards: bool) -> dict[str, Any]:
 
 
 def _weights(n: Layer, cell: Cell) -> list[Value | None]:
-    """w, r and b as the graph's networks want them: a direction in front, gates as rows."""
+    """w, r and b as in the graph's networks: a direction in front, gates as rows."""
     w, r = (_ordered(cell, a).T[None] for a in (cell.kernel, cell.recurrent))
     if cell.bias is None:
         return [n.weight(w), n.weight(r), None]
@@ -211,7 +211,7 @@ def _ordered(cell: Cell, array: Array) -> Array:
 def _loop(
     n: Layer, cell: Cell, x: Value, initial: Sequence[Value] | None, mask: Value | None
 ) -> tuple[Value, list[Value]]:
-    """One step after another; where the mask is false, states stay as they are."""
+    """A loop over time steps; where the mask is false, states stay as they are."""
     b = n.builder
     if n.config.flag("go_backwards"):
         x = b.flip(x, axes=[1])
@@ -222,7 +222,7 @@ def _loop(
         raise UserError(f"{len(states)} initial states are given, not {cell.states}")
     step = _step(n, cell)
     count = b.reshape(b.shape_of(x, start=1, end=2), shape=[])
-    # What is masked gives the output before it, or zeros.
+    # Masked steps repeat the output before them, or give zeros.
     zero_output = n.config.flag("zero_output_for_mask")
 
     def trip(i: Value, *carried: Value) -> Any:

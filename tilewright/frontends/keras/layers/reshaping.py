@@ -66,7 +66,7 @@ def _first_spatial(n: Layer) -> int:
 
 @converts("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")
 def zero_padding(n: Layer) -> Value:
-    # Channels first, as the convolutions around it have them, so that transposes cancel.
+    # With channels first, like the convolutions around it, so that transposes cancel.
     image = channels_first(n, n[0])
     pairs = _pairs(n, "padding", image.ndim - 2)
     before, after = ([0, 0, *(p[side] for p in pairs)] for side in (0, 1))
@@ -106,7 +106,7 @@ def resized(
     modes = {
         "nearest": ("nearest", -0.75, False),
         "bilinear": ("linear", -0.75, False),
-        # Keys' cubic, whose weights outside of the image are left out.
+        # Keys' cubic, without weights outside of the image.
         "bicubic": ("cubic", -0.5, True),
     }
     if mode not in modes:
@@ -118,7 +118,7 @@ def resized(
         axes=list(range(2, image.ndim)),
         mode=name,
         coordinates="half_pixel",
-        # TensorFlow takes floor(x + 0.5 pixel): what lies between goes up.
+        # TensorFlow takes floor(x + 0.5 pixel): ties go up.
         nearest="round_prefer_ceil",
         cubic_a=cubic_a,
         exclude_outside=excludes,

@@ -1,4 +1,4 @@
-"""Layers around layers: both directions, each time step."""
+"""Wrappers of layers: bidirectional, time-distributed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bidirectional(n: Layer) -> Any:
 
 
 def _reversed(spec: LayerSpec) -> LayerSpec:
-    """The layer that walks the other way."""
+    """The layer in the other direction."""
     config = dict(spec.config.values)
     config["go_backwards"] = not config.get("go_backwards", False)
     config["name"] = f"backward_{str(config.get('name', '')).removeprefix('forward_')}"
@@ -63,7 +63,7 @@ def _merged(n: Layer, spec: LayerSpec, forward: list[Value], backward: list[Valu
 
 @converts("TimeDistributed")
 def time_distributed(n: Layer) -> Any:
-    """Batch and time become one axis for the layer inside."""
+    """Batch and time are one axis for the inner layer."""
     x, b = n[0], n.builder
     if x.ndim < 3:
         raise UserError(f"{x} has no time")

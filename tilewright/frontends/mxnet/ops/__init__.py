@@ -1,1 +1,1 @@
-"""Converters, one family of operators a file."""
+"""Converters, one family of operators per file."""

@@ -11,12 +11,12 @@ from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-#: A loop is not asked for more iterations than this.
+#: Loops with a higher limit of iterations are refused.
 _MOST = 1 << 24
 
 
 def _placed(n: Node, graph: int, *groups: tuple[Sequence[int], Sequence[Value]]) -> list[Value]:
-    """Values at their places among the variables of a graph inside the node."""
+    """Values at their positions among the variables of an inner graph."""
     made: list[Any] = [None] * n.inner_variables(graph)
     for places, values in groups:
         for place, value in zip(places, values, strict=True):
@@ -59,7 +59,7 @@ def foreach(n: Node) -> list[Value]:
 
 @converts("_while_loop")
 def while_loop(n: Node) -> list[Value]:
-    """Outputs have as many rows as there may be iterations; those after the last are zero."""
+    """Outputs have as many rows as there can be iterations; those after the last are zero."""
     b: Any = n.builder
     limit, outputs = n.integer("max_iterations"), n.integer("num_out_data")
     condition_at, body_at = n.integers("cond_input_locs", []), n.integers("func_input_locs")
@@ -67,7 +67,7 @@ def while_loop(n: Node) -> list[Value]:
     if not 1 <= limit <= _MOST:
         raise UserError(f"max_iterations is {limit}")
     operands, condition, body = n.all, n.body(0), n.body(1)
-    # Which of the operands are the variables that the loop changes.
+    # The operands that are variables changed by the loop.
     changed = [_item(body_at, k) for k in variables_at]
 
     def given(places: Sequence[int], state: Sequence[Value]) -> list[Value]:
@@ -94,7 +94,7 @@ def while_loop(n: Node) -> list[Value]:
 
 @converts("_cond")
 def cond(n: Node) -> list[Value]:
-    """One of two graphs, by what a third one says."""
+    """One of two graphs, chosen by a third one."""
     places = [n.integers(f"{k}_input_locs", []) for k in ("cond", "then", "else")]
     operands = n.all
 

@@ -14,7 +14,7 @@ from tilewright.support.errors import UserError
 
 
 def read_window(n: Node, rank: int) -> SymmetricWindow:
-    """The window of a node; without a kernel, where that is not given."""
+    """The window of a node; without a kernel if that is not given."""
     kernel: list[int] = n.integers("kernel", [])
     if kernel and len(kernel) != rank:
         raise UserError(f"a kernel of {kernel} for {rank} spatial axes")
@@ -100,7 +100,7 @@ def fully_connected(n: Node) -> Value:
 
 @converts("dot")
 def dot(n: Node) -> Value:
-    """The last axis of one with the first of the other."""
+    """The product over the last axis of one and the first of the other."""
     b, x, y = n.builder, n[0], n[1]
     if n.flag("transpose_a"):
         x = b.transpose(x, axes=[*range(1, x.ndim), 0])

@@ -1,4 +1,4 @@
-"""SSD's operators, and the suppression of boxes that overlap."""
+"""SSD's operators, and the suppression of overlapping boxes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-#: More boxes than this cannot be meant.
+#: More boxes are refused.
 _MOST_BOXES = 1 << 22
 
 
@@ -55,7 +55,7 @@ def multi_box_detection(n: Node) -> Value:
     boxes = _decoded(n, moves, anchors, count)
     valid = b.greater_equal(best, n.real("threshold", 0.01))
     best = b.where(valid, best, np.float32(-1))
-    # The best come first; those that count for nothing come last.
+    # The best come first; ignored ones come last.
     ranked, order = b.top_k(best, k=count, axis=1)
     valid = b.greater_equal(ranked, 0.0)
     label = b.gather_elements(label, order, axis=1)
@@ -75,7 +75,7 @@ def multi_box_detection(n: Node) -> Value:
 def _kept(
     n: Node, boxes: Value, ranked: Value, label: Value, tried: Value, classes: int, overlap: float
 ) -> Value:
-    """Which boxes stay, among those of a class or among all."""
+    """Which boxes are kept, among those of a class or among all."""
     b: Any = n.builder
     if n.flag("force_suppress"):
         own = b.unsqueeze(tried, axes=[1])
@@ -89,7 +89,7 @@ def _kept(
 
 
 def _decoded(n: Node, moves: Value, anchors: Value, count: int) -> Value:
-    """Boxes by their anchors, moved and grown."""
+    """Boxes as their anchors, shifted and scaled."""
     b: Any = n.builder
     variances = n.reals("variances", [0.1, 0.1, 0.2, 0.2])
     if len(variances) != 4:
@@ -102,7 +102,7 @@ def _decoded(n: Node, moves: Value, anchors: Value, count: int) -> Value:
 
 @converts("_contrib_box_decode")
 def box_decode(n: Node) -> Value:
-    """Corners of boxes that are moved and grown from their anchors."""
+    """Corners of boxes that are their anchors, shifted and scaled."""
     b: Any = n.builder
     stds = np.array([n.real(f"std{k}", 1.0) for k in range(4)], np.float32)
     if n.text("format", "center") == "corner":
@@ -120,7 +120,7 @@ def _from_corners(n: Node, boxes: Value) -> tuple[Value, Value]:
 
 
 def _moved(n: Node, moves: Value, centre: Value, size: Value, most: float = -1) -> Value:
-    """Corners of boxes moved by parts of their sizes, grown by powers of e, up to `most`."""
+    """Corners of boxes shifted by fractions of their sizes, scaled by powers of e, up to `most`."""
     b: Any = n.builder
     shift, growth = b.split(moves, sizes=[2, 2], axis=2)
     if most > 0:
@@ -131,7 +131,7 @@ def _moved(n: Node, moves: Value, centre: Value, size: Value, most: float = -1) 
 
 @converts("_contrib_box_nms", "_contrib_box_non_maximum_suppression")
 def box_nms(n: Node) -> Value:
-    """Rows in the order of their scores, those that stay in front, -1 in all others."""
+    """Rows in the order of their scores, those that are kept in front, -1 in all others."""
     b: Any = n.builder
     x = n[0]
     width, count = n.extent(x, x.ndim - 1), n.extent(x, x.ndim - 2)
@@ -160,7 +160,7 @@ def box_nms(n: Node) -> Value:
         b, corners, b.unsqueeze(chances, axes=[1]), overlap=n.real("overlap_thresh", 0.5)
     )
     stays = b.greater(b.squeeze(kept, axes=[1]), 0.5)
-    # Those that stay come first, in their order.
+    # Those that are kept come first, in order.
     _, places = b.top_k(b.cast(stays, dtype="float32"), k=count, axis=1)
     rows = b.gather_nd(rows, b.unsqueeze(places, axes=[2]), batch_dims=1)
     rows = _in_format(n, rows, start, width)

@@ -1,4 +1,4 @@
-"""Operators on each element: functions, arithmetic with tensors and numbers, comparisons."""
+"""Elementwise operators: functions, arithmetic with tensors and numbers, comparisons."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def square(n: Node) -> Value:
 
 @converts("round")
 def round_(n: Node) -> Value:
-    """Halves go away from zero."""
+    """Halves are rounded away from zero."""
     b, x = n.builder, n[0]
     return b.mul(b.sign(x), b.floor(b.add(b.abs(x), n.scalar(0.5, x))))
 
 
 @converts("rint")
 def rint(n: Node) -> Value:
-    """Halves go down."""
+    """Halves are rounded down."""
     return n.builder.ceil(n.builder.sub(n[0], n.scalar(0.5, n[0])))
 
 
@@ -113,7 +113,7 @@ def _hypot(b: Any, x: Value, y: Value) -> Value:
 
 
 def _compared(op: str) -> _Binary:
-    """Comparisons give numbers of the type that is compared."""
+    """Comparisons give numbers of the operands' type."""
     return lambda b, x, y: b.cast(b.emit(op, x, y), dtype=x.dtype)
 
 

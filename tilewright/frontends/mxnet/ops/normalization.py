@@ -1,4 +1,4 @@
-"""Normalisation, softmax and what training ends with."""
+"""Normalisation, softmax and output layers of training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tilewright.support.errors import UserError
 
 @converts("BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "CuDNNBatchNorm")
 def batch_norm(n: Node) -> list[Any]:
-    """By the means and variances that were learned; `fix_gamma` makes all scales 1."""
+    """By the learned means and variances; `fix_gamma` makes all scales 1."""
     b, x = n.builder, n[0]
     gamma, beta = n[1], n[2]
-    # Old symbols do not list what training changes.
+    # Old symbols do not list parameters that training changes.
     mean, variance = (n[3], n[4]) if len(n) > 4 else (n.state("moving_mean"), n.state("moving_var"))
     if n.flag("fix_gamma", True):
         gamma = b.constant(np.ones([n.extent(gamma, 0)]), x.dtype)
@@ -107,7 +107,7 @@ def softmax(n: Node) -> Value:
 
 
 def _masked(n: Node, x: Value, axis: int) -> Value:
-    """Elements from a length on count for nothing, and are zero."""
+    """Elements from a length on are ignored, and zero."""
     b = n.builder
     places = b.constant(np.arange(n.extent(x, axis)), "int64")
     places = b.reshape(places, shape=[-1, *[1] * (x.ndim - 1 - axis)])
@@ -119,7 +119,7 @@ def _masked(n: Node, x: Value, axis: int) -> Value:
 
 @converts("SoftmaxOutput", "Softmax")
 def softmax_output(n: Node) -> Value:
-    """Over channels, over the last axis, or over all of an image as one."""
+    """Over channels, over the last axis, or over a whole image."""
     b, x = n.builder, n[0]
     if n.flag("multi_output"):
         return b.softmax(x, axis=1)

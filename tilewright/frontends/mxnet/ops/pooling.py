@@ -70,7 +70,7 @@ def _global(n: Node, x: Value, kind: str) -> Value:
 
 @converts("_contrib_AdaptiveAvgPooling2D")
 def adaptive_pooling(n: Node) -> Value:
-    """Means over parts of the image that are as equal as they can be."""
+    """Means over parts of the image that are as equal as possible."""
     b, x = n.builder, n[0]
     sizes: list[int] = n.integers("output_size", None) or [1]
     sizes = sizes * 2 if len(sizes) == 1 else sizes
@@ -82,7 +82,7 @@ def adaptive_pooling(n: Node) -> Value:
 
 
 def _shares(extent: int, size: int) -> Any:
-    """A matrix that takes the mean of the elements of each part."""
+    """A matrix that computes the mean of the elements of each part."""
     made = np.zeros((size, extent), np.float32)
     for k in range(size):
         first, end = k * extent // size, -(-(k + 1) * extent // size)

@@ -11,9 +11,9 @@ from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Array, Value
 from tilewright.support.errors import UserError
 
-#: Our operator, how many states it has, and for each of our gates which of theirs it is.
-#: LSTM: input, forget, cell, output here; input, output, forget, cell there.
-#: GRU: reset, update, new here; update, reset, new there.
+#: The graph's operator, its number of states, and MXNet's gate for each of its gates.
+#: LSTM: input, forget, cell, output in MXNet; input, output, forget, cell in the graph.
+#: GRU: reset, update, new in MXNet; update, reset, new in the graph.
 _MODES: Final[dict[str, tuple[str, int, list[int]]]] = {
     "rnn_relu": ("rnn", 1, [0]),
     "rnn_tanh": ("rnn", 1, [0]),
@@ -29,7 +29,7 @@ class _Weights:
         self._flat, self._order, self._hidden, self._at = flat, order, hidden, 0
 
     def take(self, *columns: int) -> Array:
-        """The next matrix, or vector, with its gates in our order."""
+        """The next matrix, or vector, with its gates in the graph's order."""
         shape = (len(self._order), self._hidden, *columns)
         size = int(np.prod(shape))
         if self._at + size > self._flat.size:
@@ -93,7 +93,7 @@ def _state(n: Node, state: Value, layer: int, directions: int, x: Value) -> Valu
 
 @converts("_rnn_param_concat")
 def param_concat(n: Node) -> Value:
-    """Weights that Gluon puts together for the operator above; all of them are parameters."""
+    """Weights that Gluon concatenates for the operator above; all of them are parameters."""
     parts = [v.constant.ravel() for v in n.all if v.constant is not None]
     if len(parts) != len(n):
         raise UserError("the weights must be parameters", reason="some are computed")

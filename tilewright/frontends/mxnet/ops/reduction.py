@@ -24,7 +24,7 @@ _REDUCTIONS: Final = {
 
 
 def _axes(n: Node, x: Value) -> list[int]:
-    """The axes that are summed over: given ones, or with `exclude` all others."""
+    """The axes that are reduced: given ones, or with `exclude` all others."""
     given: list[int] | None = n.integers("axis", None)
     if given is None:
         return list(range(x.ndim))
@@ -37,7 +37,7 @@ def reduction(n: Node) -> Value:
     x, keep = n[0], n.flag("keepdims")
     axes = _axes(n, x)
     made = n.builder.emit(_REDUCTIONS[n.op], x, axes=axes, keepdims=keep)
-    # There are no tensors without dimensions here.
+    # MXNet has no tensors without dimensions.
     return made if made.ndim else n.builder.reshape(made, shape=[1])
 
 
@@ -53,7 +53,7 @@ def norm(n: Node) -> Value:
 
 @converts("argmax", "argmin")
 def arg_max(n: Node) -> Value:
-    """Places are floats."""
+    """Positions are floats."""
     b, x = n.builder, n[0]
     if "axis" not in n:
         x = b.reshape(x, shape=[as_dim(product(x.shape))])
@@ -72,7 +72,7 @@ def argmax_channel(n: Node) -> Value:
 
 
 def _sorted(n: Node, default: bool) -> tuple[Value, Value, Value, int]:
-    """The operand, its elements in order, where they were, and along which axis."""
+    """The operand, its sorted elements, their former positions, and the axis."""
     b, x = n.builder, n[0]
     if "axis" not in n and n.definition.attrs.get("axis") == "None":
         x = b.reshape(x, shape=[as_dim(product(x.shape))])
@@ -115,7 +115,7 @@ def top_k(n: Node) -> list[Value]:
 
 
 def _places(n: Node, places: Value, extent: int, mode: str) -> Value:
-    """Places inside of an extent: those outside are moved to its ends, or counted round."""
+    """Indices within an extent: those outside are clamped, or wrap around."""
     b = n.builder
     whole = b.cast(n.index(places), dtype="int64")
     if mode == "wrap":
@@ -153,7 +153,7 @@ def pick(n: Node) -> Value:
 
 @converts("gather_nd")
 def gather_nd(n: Node) -> Value:
-    """Each column of the indices is a place."""
+    """Each column of the indices is a position."""
     b, places = n.builder, n.index(n[1])
     order = [*range(1, places.ndim), 0]
     return b.gather_nd(n[0], b.transpose(b.cast(places, dtype="int64"), axes=order))
@@ -167,7 +167,7 @@ def one_hot(n: Node) -> Value:
     ends = np.array([n.real("off_value", 0.0), n.real("on_value", 1.0)])
     b = n.builder
     places = b.unsqueeze(b.cast(n.index(n[0]), dtype="int64"), axes=[n[0].ndim])
-    # A place outside of the depth has no mark; it does not count from the end.
+    # An index outside of the depth has no mark; it does not count from the end.
     hit = b.equal(places, b.constant(np.arange(depth), "int64"))
     off, on = (b.constant(v, dtype) for v in ends)
     return b.where(hit, on, off)

@@ -1,4 +1,4 @@
-"""Other shapes, parts and wholes, copies; constants."""
+"""Reshapes, splits and joins, copies; constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.frontends.mxnet.table import converts
 from tilewright.graph import Value, product
 from tilewright.support.errors import UserError
 
-#: Constants with more elements cannot be meant.
+#: Larger constants are refused.
 _MOST = 1 << 26
 
 
@@ -22,7 +22,7 @@ def reshape(n: Node) -> Value:
     x = n[0]
     target: list[int] | None = n.integers("shape", None)
     if not target:
-        # Before there were codes: zeros keep the batch, or stand for what is left.
+        # Before there were codes: zeros keep the batch, or are the rest.
         target = [-1 if t == 0 else t for t in n.integers("target_shape")]
         if n.flag("keep_highest"):
             target[0] = 0
@@ -33,13 +33,13 @@ def reshape(n: Node) -> Value:
     made = [as_dim(m) for m in (made[::-1] if reverse else made)]
     sizes = [m for m in made if isinstance(m, int)]
     if x.constant is not None and len(sizes) == len(made):
-        # Gluon flattens the weights of recurrent layers, which must be known as they are.
+        # Gluon flattens the weights of recurrent layers, which must stay constants.
         return n.builder.constant(x.constant.reshape(sizes), x.dtype)
     return n.builder.reshape(x, shape=made)
 
 
 def reshaped(shape: list[Any], target: list[int]) -> list[Any]:
-    """A shape by MXNet's codes: 0 keeps an extent, -1 is what is left, -2 keeps all that follow,
+    """A shape by MXNet's codes: 0 keeps an extent, -1 is the rest, -2 keeps all that follow,
     -3 joins two, -4 splits one into the two numbers after it."""
     made: list[Any] = []
     source, at = 0, 0
@@ -164,7 +164,7 @@ def split_v2(n: Node) -> list[Value]:
             raise UserError(f"{extent} elements in {sections} equal parts")
         return _parts(n, [extent // sections] * sections, axis)
     bounds = [*n.integers("indices", []), extent]
-    # The first bound is where the first part begins.
+    # The first bound is the start of the first part.
     bounds = bounds if bounds[0] == 0 else [0, *bounds]
     sizes = [b - a for a, b in itertools.pairwise(bounds)]
     if min(sizes) < 0:
@@ -187,7 +187,7 @@ def _part(n: Node, x: Value, spans: dict[int, tuple[int | None, int | None, int]
         extent = n.extent(x, axis)
         begin, end, step = slice(*span).indices(extent)
         starts.append(begin)
-        # The element before the first one is no place that a number could name.
+        # No index denotes the position before the first element.
         ends.append(-extent - 1 if end < 0 else end)
         steps.append(step)
     return n.builder.slice(x, starts=starts, ends=ends, axes=list(spans), steps=steps)

@@ -1,1 +1,1 @@
-"""Converters of operators, one family a file; a file is found by being here (see `table.py`)."""
+"""Converters of operators, one family per file; every file here is imported (see `table.py`)."""

@@ -8,7 +8,7 @@ from tilewright.frontends.onnx.node import Node
 from tilewright.frontends.onnx.table import TABLE, converts
 from tilewright.graph import Value
 
-#: Our name and the attributes, with the defaults that ONNX gives them.
+#: The graph operator and the attributes, with ONNX's defaults.
 _ACTIVATIONS: Final[dict[str, tuple[str, dict[str, float]]]] = {
     "Celu": ("celu", {"alpha": 1.0}),
     "Elu": ("elu", {"alpha": 1.0}),

@@ -70,7 +70,7 @@ def _declare(name: str, op: str, operands: int) -> None:
 
 
 def _aligned(n: Node) -> Value:
-    """The second operand, as the versions before 7 place it: from `axis` on."""
+    """The second operand, aligned from `axis` on as in versions before 7."""
     a, b = n[0], n[1]
     if not n.flag("broadcast") or not n.has("axis"):
         return b

@@ -12,7 +12,7 @@ from tilewright.frontends.onnx.table import converts
 from tilewright.graph import Dim, Value
 from tilewright.support.errors import UserError
 
-#: What the fourth output shows, by the number of the mode.
+#: The stage of the scores in the fourth output, by the number of the mode.
 _STAGES: Final = ("scaled", "capped", "masked", "softmax")
 
 
@@ -59,7 +59,7 @@ def _attended(
 
 
 def _whole_mask(n: Node, mask: Value | None, keys: Dim) -> Value | None:
-    """A mask for all keys; those that it leaves out are not seen."""
+    """A mask for all keys; those beyond it are hidden."""
     if mask is None or mask.ndim == 0:
         return mask
     have, want = dim_number(mask.shape[-1]), dim_number(keys)

@@ -23,17 +23,17 @@ def if_(n: Node) -> list[Value | None]:
     try:
         return as_list(n.builder.branch(condition, levelled.of(then), levelled.of(otherwise)))
     except UserError:
-        # Single numbers, with and without dimensions, are brought to the same rank.
+        # Single elements, with and without dimensions, get the same rank.
         if levelled.find_ranks():
             branches = levelled.of(then), levelled.of(otherwise)
             return as_list(n.builder.branch(condition, *branches))
-        # Branches of different ranks: which one is taken must be known, if it follows from inputs.
+        # For branches of different ranks, the condition must be known, if it depends on inputs.
         n.array(0)
         raise
 
 
 class _Levelled:
-    """Branches whose results are single numbers of different ranks, as some exporters write."""
+    """Branches whose results are single elements of different ranks, as some exporters write."""
 
     def __init__(self, n: Node) -> None:
         self._node = n
@@ -51,7 +51,7 @@ class _Levelled:
         return run
 
     def find_ranks(self) -> bool:
-        """Learn the rank of each result; whether any of them differed in rank."""
+        """Find the rank of each result; returns whether any of them differed."""
         if len({len(results) for results in self._seen}) != 1 or len(self._seen) != 2:
             return False
         self._ranks = [_common_rank(*pair) for pair in zip(*self._seen, strict=True)]
@@ -64,7 +64,7 @@ class _Levelled:
 
 
 def _common_rank(a: Value | None, b: Value | None) -> int | None:
-    """The greater rank of two single numbers, where they differ in it."""
+    """The greater rank of two single elements, if their ranks differ."""
     if not (_is_single(a) and _is_single(b)):
         return None
     assert a is not None and b is not None
@@ -85,13 +85,13 @@ def loop(n: Node) -> list[Value]:
     except UserError:
         if not replaced & unread:
             raise
-    # What no trip reads and every trip makes is nothing before the first one.
+    # State that no iteration reads and every one replaces is empty before the first one.
     return _loop(n, initial, replaced & unread, set())
 
 
 def _loop(n: Node, initial: Sequence[Value], empty: set[int], replaced: set[int]) -> list[Value]:
-    """The loop, with nothing for the initial values that `empty` tells; `replaced` gets to know
-    which ones a trip replaces by values of other ranks."""
+    """The loop, with empty initial values where `empty` says so; `replaced` collects those that an
+    iteration replaces by values of other ranks."""
     body, condition = n.body("body"), n.get(1)
     unchanged = _unchanged(n.graph("body"), len(initial))
     changing = [k for k in range(len(initial)) if k not in unchanged]
@@ -102,7 +102,7 @@ def _loop(n: Node, initial: Sequence[Value], empty: set[int], replaced: set[int]
         for k, value in zip(changing, state, strict=True):
             given[k] = value
         going, *results = body(i, n.constant(True, "bool"), *given)
-        # Without a condition it is a counted loop, whatever the body says.
+        # Without a condition the loop is a counted one, whatever the body computes.
         go_on = None if condition is None else scalar(n, present(going))
         filled.update(k for k in changing if _is_filled(given[k], results[k]))
         replaced.update(k for k in changing if _differ_in_rank(given[k], results[k]))
@@ -130,7 +130,7 @@ def _differ_in_rank(before: Value, after: Value | None) -> bool:
 
 
 def _unread(body: Any, count: int) -> set[int]:
-    """Which of so many values a body does not read, but replaces."""
+    """Which of `count` values a body does not read, but replaces."""
     read = set[str]()
     pending = [body]
     while pending:
@@ -144,16 +144,16 @@ def _unread(body: Any, count: int) -> set[int]:
 
 
 def _as_before(n: Node, before: Value, after: Value | None) -> Value | None:
-    """A single number in the rank that it had before the trip."""
+    """A single element in the rank that it had before the iteration."""
     if _common_rank(before, after) is None:
         return after
     return n.builder.reshape(after, shape=before.shape)
 
 
 def _unchanged(body: Any, count: int) -> set[int]:
-    """Which of so many values a body passes on to its next run as it got them.
+    """Which of `count` values a body passes on unchanged to its next iteration.
 
-    Those are no state: inside, they are what they are outside, and may be known.
+    Those are no state: inside, they are the same as outside, and may be known.
     """
     copies = [
         k for k in body.node if k.op_type == "Identity" and len(k.input) == len(k.output) == 1
@@ -161,7 +161,7 @@ def _unchanged(body: Any, count: int) -> set[int]:
     same = {copy.output[0]: copy.input[0] for copy in copies}
 
     def source(name: str) -> str:
-        for _ in same:  # a damaged graph may go round in circles
+        for _ in same:  # a damaged graph may have a cycle
             name = same.get(name, name)
         return name
 
@@ -170,13 +170,13 @@ def _unchanged(body: Any, count: int) -> set[int]:
 
 
 def _is_filled(before: Value, after: Value | None) -> bool:
-    """Whether what may be nothing at first is something after a trip."""
+    """Whether a value that may be empty at first is not empty after an iteration."""
     may_be_none = isinstance(before.type, OptionalType)
     return may_be_none and after is not None and not isinstance(after.type, OptionalType)
 
 
 def present(value: Value | None) -> Value:
-    """A value that must be there."""
+    """A value that must exist."""
     if value is None:
         raise UserError("a graph gives nothing where a value is needed")
     return value
@@ -237,7 +237,7 @@ def _extent(n: Node, x: Value, axis: int) -> Value:
 
 
 def _placed(n: Node, value: Value, axis: int, backwards: bool) -> Value:
-    """A stack of outputs in the order, and with the axis, that are asked for."""
+    """A stack of outputs in the requested order, and with the requested axis."""
     value = n.builder.flip(value, axes=[0]) if backwards else value
     at = axis % value.ndim
     if at == 0:
@@ -248,7 +248,7 @@ def _placed(n: Node, value: Value, axis: int, backwards: bool) -> Value:
 
 @converts("Scan", until=9)
 def scan_of_batches(n: Node) -> list[Value]:
-    """Version 8: everything has a batch in front, and each element of it is scanned by itself."""
+    """Version 8: all operands have a batch dimension in front, whose elements are scanned apart."""
     if n.get(0) is not None:
         raise UserError("a scan of version 8 with lengths", remedy="convert the model to opset 9")
     count = n.integer("num_scan_inputs")

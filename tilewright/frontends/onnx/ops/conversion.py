@@ -1,4 +1,4 @@
-"""Constants, casts, and values that pass through."""
+"""Constants, casts, and identities."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _cast(n: Node, dtype: object) -> Value:
     if to.name == "float8_e8m0fnu" and x.dtype is not STRING:
         return _cast_to_powers(n, to)
     if x.dtype.is_float and to.is_integer and to.bits < 8:
-        # What is too large loses its higher bits, as whole numbers do.
+        # Values that are too large lose their higher bits, as in conversions of integers.
         x = n.builder.cast(x, dtype="int32")
     return n.builder.cast(x, dtype=to, saturate=n.flag("saturate", True))
 
@@ -94,7 +94,7 @@ def _cast_to_powers(n: Node, to: DType) -> Value:
     least, nan = n.constant(0x00400000, "int32"), n.constant(_NAN, "int32")
     if n.flag("saturate", True):
         rounded = b.clip(rounded, None, n.constant(0x7F000000, "int32"))
-        # The least power lies among the numbers that are not normal.
+        # The least power is a denormal.
         rounded = b.where(b.less_equal(bits, least), least, rounded)
     else:
         rounded = b.where(b.less(bits, least), nan, rounded)
@@ -103,7 +103,7 @@ def _cast_to_powers(n: Node, to: DType) -> Value:
 
 
 _NAN: Final = 0x7FC00000
-#: What is added to the bits of a float32 before its mantissa is cut off.
+#: Addends to the bits of a float32 before its mantissa is cut off.
 _HALF: Final = {"up": 0x007FFFFF, "down": 0, "nearest": 0x00400000}
 
 
@@ -117,13 +117,13 @@ def bit_cast(n: Node) -> Value:
 
 @converts("Dropout", until=12)
 def dropout(n: Node) -> list[Value]:
-    """Nothing is dropped when a model is only run."""
+    """Nothing is dropped at inference."""
     return [n[0], *_kept(n)]
 
 
 @converts("Dropout", since=12)
 def dropout_by_operands(n: Node) -> list[Value]:
-    """Nothing is dropped unless the model asks to be trained."""
+    """Nothing is dropped unless the model is in training mode."""
     ratio = n.find_array(1)
     is_trained = n.get(2) is not None and bool(n.array(2).any())
     if not is_trained or (ratio is not None and not ratio.any()):
@@ -140,7 +140,7 @@ def _kept(n: Node) -> list[Value]:
 
 
 def _dropped(n: Node) -> list[Value]:
-    """Elements are left out by chance; the others are scaled, so that their mean stays."""
+    """Elements are dropped randomly; the others are scaled to keep the mean."""
     b, x = n.builder, n[0]
     ratio = n.scalar(0.5, x) if n.get(1) is None else b.cast(n[1], dtype=x.dtype)
     mask = b.greater_equal(b.random_uniform(random_key(n), shape=x.shape, dtype=x.dtype), ratio)

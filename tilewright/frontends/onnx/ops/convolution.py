@@ -43,7 +43,7 @@ def conv_transpose(n: Node) -> Value:
     pads, cut = window.pads, _wanted(n, x, window.strides)
     if cut is not None:
         missing = [w - r for r, w in zip(reached, cut, strict=True)]
-        # What the windows do not reach is empty, and comes last.
+        # Elements that no window reaches are zero, and come last.
         extra = [e + at_least(m, 0) for e, m in zip(extra, missing, strict=True)]
         totals = [at_least(-m, 0) for m in missing]
         mode = n.text("auto_pad", "NOTSET")
@@ -62,12 +62,12 @@ def conv_transpose(n: Node) -> Value:
 
 
 def at_least(dim: Dim, least: int) -> Dim:
-    """A size that is not smaller than `least`."""
+    """A size, but not less than `least`."""
     return simplified(maximum(as_expr(dim), least))
 
 
 def _wanted(n: Node, x: Value, strides: tuple[int, ...]) -> list[Dim] | None:
-    """The spatial extents of the result, where the model says them rather than the padding."""
+    """The spatial extents of the result, where the model gives them instead of the padding."""
     given = n.integers("output_shape", None)
     if given is not None:
         if len(given) == x.ndim:

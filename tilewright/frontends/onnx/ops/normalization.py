@@ -24,7 +24,7 @@ def batch_norm(n: Node) -> Any:
 
 
 def _as(n: Node, value: Value, like: Value) -> Value:
-    """A parameter in the element type of what it is applied to."""
+    """A parameter in the element type of the tensor that it is applied to."""
     return value if value.dtype is like.dtype else n.builder.cast(value, dtype=like.dtype)
 
 
@@ -38,7 +38,7 @@ def group_norm(n: Node) -> Value:
     x, groups = n[0], n.integer("num_groups")
     scale, bias = n[1], n[2]
     if n.version < 21:
-        # One scale for each group: repeat it for its channels.
+        # One scale per group is repeated for its channels.
         scale, bias = (_per_channel(n, p, x, groups) for p in (scale, bias))
     return n.builder.group_norm(x, scale, bias, groups=groups, epsilon=n.real("epsilon", 1e-5))
 

@@ -46,7 +46,7 @@ def average_pool(n: Node) -> Value:
 def average_pool_of(n: Node, x: Value) -> Value:
     """The pooling that a node describes, of `x`."""
     counts_padding = n.flag("count_include_pad")
-    # Versions of ONNX Runtime's kernel differ on what a clipped window counts beyond the padding.
+    # Versions of ONNX Runtime's kernel differ in how a clipped window counts beyond the padding.
     window = _attributes(n, x, clips=not counts_padding)
     return n.builder.avg_pool(x, **window, count_include_pad=counts_padding)
 
@@ -75,7 +75,7 @@ def global_lp_pool(n: Node) -> Value:
 
 @converts("MaxUnpool")
 def max_unpool(n: Node) -> Value:
-    """Elements go back to where they came from; the indices count in the whole tensor."""
+    """Elements go back to their former positions; indices count in the whole tensor."""
     x, b = n[0], n.builder
     inner = [*x.shape[:2], *_unpooled(n, x)]
     size = product(inner)
@@ -92,7 +92,7 @@ def max_unpool(n: Node) -> Value:
 
 
 def _unpooled(n: Node, x: Value) -> list[Dim]:
-    """The spatial extents that a pooling with these attributes would have made `x` of."""
+    """The spatial extents from which a pooling with these attributes gives those of `x`."""
     kernel = n.integers("kernel_shape")
     window = read_window(n, x, kernel)
     rank = len(kernel)

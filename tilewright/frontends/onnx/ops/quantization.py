@@ -38,7 +38,7 @@ def dequantize(n: Node) -> Value:
 
 
 def _zero_point(n: Node) -> Value | None:
-    """The zero point; one number may stand in a list where the scale does not, or the other way."""
+    """The zero point; a single one may be a vector where the scale is not, or vice versa."""
     scale, zero = n[1], n.get(2)
     if zero is None or zero.ndim == scale.ndim or zero.tensor.size != 1:
         return zero
@@ -78,7 +78,7 @@ def qlinear_conv(n: Node) -> Value:
 def qlinear_conv_of(n: Node, x: Value) -> Value:
     """The quantized convolution that a node describes, of `x`."""
     rest = [n.get(k) for k in range(1, 9)]
-    # Weights are nearly always stored around zero, and then need not be moved.
+    # Weights are nearly always stored without a zero point, and need no correction.
     if rest[4] is not None and rest[4].constant is not None and not rest[4].constant.any():
         rest[4] = None
     return n.builder.qlinear_conv(x, *rest, **_window(n, x, n[3]))

@@ -13,10 +13,10 @@ from tilewright.ir import DType
 
 
 def random_key(n: Node) -> Value:
-    """Where the numbers come from: the same at every run if the model has a seed."""
+    """The key of the random numbers: the same in every run if the model has a seed."""
     if not n.has("seed"):
         return n.builder.random_key()
-    # Most operators have a float as their seed, dropout a whole number.
+    # The seed is a float in most operators, an integer in dropout.
     seed = n.integer("seed") if n.op == "Dropout" else n.real("seed")
     return n.constant(np.array([seed], np.float64).view(np.uint32), "uint32")
 

@@ -11,13 +11,13 @@ from tilewright.frontends.onnx.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-#: Activations that take a parameter from the list, in the order in which they stand.
+#: Activations that take a parameter from the list, in order.
 _WITH_ALPHA: Final = frozenset(
     "affine elu hard_sigmoid leaky_relu scaled_tanh thresholded_relu".split()
 )
 _WITH_BETA: Final = frozenset("affine hard_sigmoid scaled_tanh".split())
 
-#: ONNX's activations by our names.
+#: ONNX's activations, by names of the graph's.
 _ACTIVATIONS: Final = {
     "affine": "affine",
     "elu": "elu",
@@ -49,7 +49,7 @@ def lstm(n: Node) -> list[Value]:
 
 
 def run_lstm(n: Node, operands: list[Value | None]) -> list[Value]:
-    """An LSTM on other operands than those of the node."""
+    """An LSTM on other operands than the node's."""
     attrs = {"input_forget": n.flag("input_forget"), **_shared(n)}
     return list(n.builder.lstm(*operands, **attrs))
 
@@ -65,7 +65,7 @@ def _run(n: Node, states: int, **attrs: Any) -> list[Value]:
     if not batch_first:
         return list(results)
     y, *last = results
-    # Time and directions after the batch.
+    # Time and directions are moved behind the batch.
     return [n.builder.transpose(y, axes=[2, 0, 1, 3]), *(_present(n, v) for v in last)]
 
 

@@ -1,4 +1,4 @@
-"""Reductions and what runs along an axis."""
+"""Reductions and operators along an axis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REDUCTIONS: Final = {
     "ReduceSum": "sum",
     "ReduceSumSquare": "sum_square",
 }
-#: Of truth values the greatest is whether any holds, the least whether all do.
+#: The maximum of truth values is `any`, the minimum `all`.
 _OF_BOOL: Final = {"ReduceMax": "any", "ReduceMin": "all"}
 
 

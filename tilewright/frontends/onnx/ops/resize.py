@@ -28,7 +28,7 @@ def resize_by_scales(n: Node) -> Value:
 
 
 def _from_the_left(n: Node, scales: list[float]) -> Value:
-    """Before version 11: each element is repeated, or met by lines to its right neighbour."""
+    """Before version 11: each element is repeated, or interpolated to its right neighbour."""
     mode = n.text("mode", "nearest")
     return n.builder.resize(
         n[0],

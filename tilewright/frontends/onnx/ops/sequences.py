@@ -64,7 +64,7 @@ def split_to_sequence(n: Node) -> Value:
 
 @converts("SequenceMap")
 def sequence_map(n: Node) -> list[Value]:
-    """The body for each element of the first sequence, and of those beside it."""
+    """The body for each element of the first sequence, and of the others in parallel."""
     body, items = n.body("body"), n.all
     if not isinstance(n[0].type, SequenceType):
         raise UserError(f"{items[0]} is no sequence")

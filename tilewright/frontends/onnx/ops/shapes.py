@@ -13,7 +13,7 @@ from tilewright.graph import Dim, Value, product
 from tilewright.ir import Const, Expr, as_expr, maximum, minimum
 from tilewright.support.errors import UserError
 
-#: As many as NumPy broadcasts.
+#: The rank that NumPy broadcasts at most.
 _MAX_RANK: Final = 32
 
 # ---- reshape ------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def _copied(x: Value, axis: int) -> Expr:
 
 
 def _at_run_time(n: Node, wanted: Sequence[Dim], copies: bool) -> list[Dim]:
-    """Sizes of which any may turn out to be -1 (what is left) or 0 (as before)."""
+    """Sizes that may turn out to be -1 (the rest) or 0 (as in the operand) at run time."""
     source, sizes = n[0].shape, [as_expr(d) for d in wanted]
     if copies:
         pairs = zip(sizes, source, strict=False)
@@ -61,7 +61,7 @@ def _at_run_time(n: Node, wanted: Sequence[Dim], copies: bool) -> list[Dim]:
 
 
 def _at_most_one(e: Expr) -> Expr:
-    """1 where `e` is positive, else 0; extents are made of minimum and maximum, not of choices."""
+    """1 where `e` is positive, else 0, by minimum and maximum: extents cannot contain selects."""
     return minimum(maximum(e, 0), 1)
 
 
@@ -102,7 +102,7 @@ def space_to_depth(n: Node) -> Value:
     result = b.space_to_depth(x, block=block)
     if n.text("mode", "DCR") != "CRD":
         return result
-    # Channels before pixels of the block, not after them.
+    # Channels come before the pixels of the block, not after them.
     parts = [x.shape[0], block * block, x.shape[1], *result.shape[2:]]
     transposed = b.transpose(b.reshape(result, shape=parts), axes=[0, 2, 1, 3, 4])
     return b.reshape(transposed, shape=result.shape)
@@ -172,14 +172,14 @@ def slice_by_operands(n: Node) -> Value:
 
 
 def _start(dim: Dim, extent: Expr, step: int) -> Dim:
-    """Backwards from before the front means from the first element on; NumPy takes nothing."""
+    """Going backwards, a start before the front is the first element; NumPy takes nothing."""
     if step > 0 or (isinstance(dim, int) and dim >= -1):
         return dim
     return maximum(as_expr(dim), -extent)
 
 
 def _end(dim: Dim) -> Dim:
-    """Exporters write numbers from a billion on for the end, whatever it is."""
+    """Exporters write numbers from a billion on for the end."""
     return _TO_THE_END if isinstance(dim, int) and dim >= 10**9 else dim
 
 
@@ -218,7 +218,7 @@ def _split_sizes(n: Node, axis: int) -> list[Dim]:
 
 
 def equal_parts(extent: Expr, count: int) -> list[Dim]:
-    """So many parts of one size, but for a smaller last one."""
+    """This many parts of one size, except for a smaller last one."""
     part = (extent + (count - 1)) // count
     if isinstance(extent, Const):
         size = -(-int(extent.value) // count)

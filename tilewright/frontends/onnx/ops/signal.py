@@ -39,7 +39,7 @@ def _dft(n: Node, axis: int) -> Value:
 
 
 def _transformed(n: Node, x: Value, length: Dim | None, inverse: bool, onesided: bool) -> Value:
-    """The transform along the last dimension but one, cut or filled to `length` first."""
+    """The transform along the last but one dimension, cropped or padded to `length` first."""
     b = n.builder
     if inverse and onesided:
         return _real_inverse(n, x, length)
@@ -54,7 +54,7 @@ def _real_inverse(n: Node, x: Value, length: Dim | None) -> Value:
     b = n.builder
     size = (x.shape[-2] - 1) * 2 if length is None else length
     half = _resized(n, x, size // 2 + 1)
-    # The other half mirrors it: the same real parts, opposite imaginary ones.
+    # The other half mirrors it: the same real parts, negated imaginary ones.
     rest = b.slice(half, starts=[1], ends=[size - size // 2], axes=[-2])
     mirrored = b.mul(b.flip(rest, axes=[-2]), n.constant(np.array([1, -1]), x.dtype))
     result = b.dft(b.concat(half, mirrored, axis=-2), inverse=True)
@@ -62,7 +62,7 @@ def _real_inverse(n: Node, x: Value, length: Dim | None) -> Value:
 
 
 def _resized(n: Node, x: Value, size: Dim) -> Value:
-    """A signal cut or filled with zeros to so many elements."""
+    """A signal cropped or padded with zeros to this many elements."""
     have, want = dim_number(x.shape[-2]), dim_number(size)
     if have is want or (isinstance(have, int) and have == want):
         return x
@@ -106,7 +106,7 @@ def _frame_length(n: Node, signal: Value, window: Value | None) -> Dim:
 
 
 def _places(n: Node, step: int, length: Dim, count: Dim) -> Value:
-    """Which samples each frame has."""
+    """The indices of the samples in each frame."""
     b = n.builder
     zero, one, by = (n.constant(v, "int64") for v in (0, 1, step))
     starts = b.unsqueeze(b.ramp(zero, by, size=count), axes=[1])
@@ -123,7 +123,7 @@ def mel_weight_matrix(n: Node) -> Value:
 
 
 def _mel_matrix(bands: int, size: int, rate: int, low: float, high: float) -> Array:
-    """Triangles whose corners are equally far apart on the mel scale, rounded to bins."""
+    """Triangles whose corners are equidistant on the mel scale, rounded to bins."""
     mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
     corners = mels[0] + np.arange(bands + 2) * ((mels[1] - mels[0]) / (bands + 2))
     hertz = 700 * (10 ** (corners / 2595) - 1)

@@ -84,9 +84,9 @@ def _nothing(n: Node, rows: Value, count: int) -> Value:
 
 
 def _count(n: Node, rows: Value, grams: Any) -> Value:
-    """How often each n-gram occurs in each row, with up to so many words skipped between."""
+    """How often each n-gram occurs in each row, with up to `max_skip_count` words between."""
     b, length = n.builder, grams.shape[1]
-    # A single word has nothing between its parts.
+    # A single word has no words between.
     skips = 1 if length == 1 else n.integer("max_skip_count") + 1
     total = _nothing(n, rows, len(grams))
     for step in range(1, skips + 1):
@@ -100,7 +100,7 @@ def _count(n: Node, rows: Value, grams: Any) -> Value:
 
 
 def _matches(n: Node, rows: Value, grams: Any, step: int, places: int) -> Value:
-    """Whether an n-gram stands at a place of a row: row × place × n-gram."""
+    """Whether an n-gram is at a position of a row: row × position × n-gram."""
     b, parts = n.builder, list[Value]()
     for k in range(grams.shape[1]):
         word = b.slice(rows, starts=[k * step], ends=[k * step + places], axes=[1])
@@ -125,7 +125,7 @@ def _weighted(n: Node, counts: Value) -> Value:
 
 
 def _placed(n: Node, counts: Value) -> Value:
-    """The columns where the model wants them; one that no n-gram has is zero."""
+    """The columns at the model's positions; columns without an n-gram are zero."""
     indexes = n.integers("ngram_indexes")
     if len(indexes) != counts.tensor.static_shape[1] or min(indexes, default=0) < 0:
         raise UserError(f"ngram_indexes has {len(indexes)} entries for {counts}")

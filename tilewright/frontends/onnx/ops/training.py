@@ -13,7 +13,7 @@ _DOMAIN: Final = "ai.onnx.preview.training"
 
 
 def _groups(n: Node, count: int) -> list[list[Value]]:
-    """The operands after rate and step, per tensor: it, its gradient, its state."""
+    """The operands after rate and step, per tensor: itself, its gradient, its state."""
     rest = n.all_from(2)
     if not rest or len(rest) % count:
         raise UserError(f"{len(rest)} tensors do not make groups of {count}")
@@ -60,7 +60,7 @@ def adam(n: Node) -> list[Value]:
 
 
 def _adjusted_rate(n: Node, alpha: float, beta: float) -> Any:
-    """The rate, corrected for averages that began at zero, but for the first step."""
+    """The rate, corrected for averages that start at zero, except in the first step."""
     b, rate = n.builder, n[0]
     count = b.cast(n[1], dtype=rate.dtype)
     first: Any = b.pow(n.scalar(alpha, rate), count)

@@ -11,7 +11,7 @@ from tilewright.support.errors import UserError
 
 @converts("RoiAlign")
 def roi_align(n: Node) -> Value:
-    # Before version 16 coordinates were not moved by half a pixel.
+    # Before version 16 coordinates were not shifted by half a pixel.
     default = "half_pixel" if n.version >= 16 else "output_half_pixel"
     coordinates = n.text("coordinate_transformation_mode", default)
     return n.builder.roi_align(
@@ -77,7 +77,7 @@ def image_decoder(n: Node) -> Value:
 
 @converts("AffineGrid")
 def affine_grid(n: Node) -> Value:
-    """The places that an affine map takes the pixels of an image to: N×H×W×2, or one rank more."""
+    """The positions to which an affine map takes an image's pixels: N×H×W×2, or one rank more."""
     b, theta, sizes = n.builder, n[0], n.dims(1)
     rank = len(sizes) - 2
     if rank not in (2, 3) or theta.ndim != 3:
@@ -96,7 +96,7 @@ def affine_grid(n: Node) -> Value:
 
 
 def _coordinates(n: Node, index: int, extent: Dim) -> Value:
-    """Places from -1 to 1: of the first and the last pixel, or of their outer edges."""
+    """Positions from -1 to 1: of the first and the last pixel, or of their outer edges."""
     b, theta = n.builder, n[0]
     count = b.cast(b.gather(n[1], n.constant(index, "int64"), axis=0), dtype=theta.dtype)
     zero, one, two = (n.scalar(v, theta) for v in (0.0, 1.0, 2.0))

@@ -1,4 +1,4 @@
-"""Operators on elements."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tilewright.frontends.onnx.writing.writer import Writer
 from tilewright.graph import Call
 from tilewright.support.errors import UserError
 
-#: What ONNX has words for; other formats have more ways to find a place in the source.
+#: The modes that ONNX has; other formats have more ways to compute a position in the source.
 _KNOWN: Final = {
     "coordinates": frozenset(
         "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric"
@@ -39,7 +39,7 @@ def _floats(numbers: Any) -> Any:
 
 
 def _how(call: Call) -> dict[str, Any]:
-    """The attributes, but for those that mean nothing here: some tools refuse these."""
+    """The attributes without those that have no effect here: some tools refuse them."""
     attrs, mode = call.attrs, call.attrs["mode"]
     axes = None if attrs["axes"] is None else [a % operand(call, 0).ndim for a in attrs["axes"]]
     is_stretched = attrs["policy"] == "stretch"

@@ -1,4 +1,4 @@
-"""Numbers of few bits, and products of them."""
+"""Quantized numbers, and products of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes, parts and places of tensors."""
+"""Shapes, parts and elements of tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _shape(w: Writer, call: Call) -> list[str]:
 
 
 def _zeros(call: Call) -> dict[str, int]:
-    """A size of 0 is meant as such, unless another is to be found."""
+    """A size of 0 means 0, unless another size is -1."""
     sizes = [as_expr(s) for s in call.attrs["shape"]]
     fixed = [int(s.value) for s in sizes if isinstance(s, Const)]
     is_plain = len(fixed) == len(sizes) and 0 not in fixed

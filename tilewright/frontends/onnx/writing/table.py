@@ -20,7 +20,7 @@ _RULES: Final[dict[str, Rule]] = {}
 
 
 def writes(*names: str) -> Callable[[Rule], Rule]:
-    """Registers how operators of these names are written."""
+    """Registers a function that writes operators of these names."""
 
     def register(rule: Rule) -> Rule:
         _RULES.update(dict.fromkeys(names, rule))
@@ -30,14 +30,14 @@ def writes(*names: str) -> Callable[[Rule], Rule]:
 
 
 def rule_of(name: str) -> Rule | None:
-    """How an operator is written, if there is a way."""
+    """The function that writes an operator, if there is one."""
     for family in _FAMILIES:
         import_module(f"tilewright.frontends.onnx.writing.{family}")
     return _RULES.get(name)
 
 
 def operand(call: Call, number: int) -> Value:
-    """An operand that must be there."""
+    """An operand that must exist."""
     value = call.args[number]
     assert value is not None
     return value

@@ -14,10 +14,10 @@ from tilewright.ir import Const, Var
 from tilewright.support.errors import UserError
 from tilewright.support.files import replacing
 
-#: The first version of the operators that has numbers of four bits and scales of blocks.
+#: The first version of the operators with four-bit numbers and blockwise scales.
 OPSET: Final = 21
 _IR_VERSION: Final = 10
-#: Protocol buffers end at 2 GiB; weights of larger models lie in a file beside it.
+#: Protocol buffers are limited to 2 GiB; weights of larger models are in a file beside the model.
 _MOST: Final = (1 << 31) - (1 << 24)
 
 
@@ -30,7 +30,7 @@ def to_onnx(module: Module) -> Any:
         )
     writer, main = Writer(), module.main
     names = _DimNames()
-    # Names that callers know are taken before all others.
+    # Names that callers know take precedence over all others.
     for name in dict.fromkeys((*_names(main.params), *main.outputs)):
         writer.fresh(name)
     inputs = [_info(writer, writer.define(p, p.name), p, names) for p in main.params]

@@ -1,4 +1,4 @@
-"""What nodes are written with: names of values, constants, and dimensions as numbers."""
+"""The state of writing nodes: names of values, constants, and dimensions as numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tilewright.graph import Array, Binding, Builder, Call, Read, TensorType, Va
 from tilewright.ir import Binary, Const, DType, Expr, Unary, Var, as_expr
 from tilewright.support.errors import UserError
 
-#: Operators on sizes that are one node; ONNX rounds quotients towards zero, so that they are none.
+#: Operators on sizes that are one node; not quotients, which ONNX rounds towards zero.
 _SIZES: Final = {"add": "Add", "sub": "Sub", "mul": "Mul", "min": "Min", "max": "Max"}
 
-#: Element types that came after the version of the operators that is written.
+#: Element types that are newer than the version of the operators that is written.
 _NEWER: Final = frozenset(["int2", "uint2", "float4_e2m1fn", "float8_e8m0fnu"])
 
 
@@ -31,16 +31,16 @@ class Writer:
         self.domains: set[str] = set()
         self._names: dict[Value, str] = {}
         self._taken: set[str] = set()
-        #: Numbers that were written already, by their elements.
+        #: Vectors of integers that were written already.
         self._numbers: dict[tuple[int, ...], str] = {}
-        #: Where a symbolic dimension can be read: the name of a tensor and an axis, or of a number.
+        #: Where a symbolic dimension can be read: a tensor's name and an axis, or a number's name.
         self._places: dict[Var, tuple[str, int | None]] = {}
         self._sizes: dict[Expr, str] = {}
 
     # ---- names ----------------------------------------------------------------------------------
 
     def fresh(self, hint: str) -> str:
-        """A name that nothing has yet."""
+        """A name that is not used yet."""
         base, name, count = hint or "v", hint or "v", 1
         while name in self._taken:
             name, count = f"{base}_{count}", count + 1
@@ -54,7 +54,7 @@ class Writer:
         return self._names[value]
 
     def define(self, value: Value, name: str | None = None) -> str:
-        """A name for a value that a node or the caller gives."""
+        """A name for a value that a node computes or the caller gives."""
         self._names[value] = made = self.fresh(value.name) if name is None else name
         if isinstance(value.type, TensorType):
             _require_known(value.type.dtype, value.name)
@@ -71,7 +71,7 @@ class Writer:
         return name
 
     def numbers(self, values: Sequence[int]) -> str:
-        """The name of a vector of whole numbers, which all that need the same share."""
+        """The name of a vector of integers, shared by all that need the same."""
         key = tuple(int(v) for v in values)
         if key not in self._numbers:
             self._numbers[key] = self.constant(np.array(key, np.int64), hint="numbers")
@@ -87,7 +87,7 @@ class Writer:
         self, kind: str, inputs: Sequence[str], outputs: Sequence[str] | str = "", **attrs: Any
     ) -> str:
         """Add a node, of ONNX's own operators unless `domain` is given; the name of its first
-        result, which is a fresh one unless given."""
+        result, a fresh one unless given."""
         domain: str = attrs.pop("domain", "")
         names = [outputs] if isinstance(outputs, str) else list(outputs)
         names = [n or self.fresh(kind.lower()) for n in names]
@@ -105,7 +105,7 @@ class Writer:
         return ["" if a is None else self.name(a) for a in call.args]
 
     def binding(self, binding: Binding) -> None:
-        """Write what a binding computes."""
+        """Write the nodes of a binding."""
         expr = binding.expr
         if isinstance(expr, Read):
             return self._read(expr)
@@ -194,7 +194,7 @@ def _unwritten(name: str, binding: Binding, reason: str) -> UserError:
 
 
 def static_ints(call: Call, name: str) -> list[int] | None:
-    """An attribute of whole numbers that ONNX wants as such; None where it is empty."""
+    """An attribute that ONNX needs as integers; None where it is empty."""
     found = [as_expr(v) for v in call.attrs[name]]
     if not all(isinstance(v, Const) for v in found):
         raise UserError(

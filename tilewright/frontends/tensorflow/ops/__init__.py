@@ -1,1 +1,1 @@
-"""Converters of TensorFlow operators, one family a file."""
+"""Converters of TensorFlow operators, one family per file."""

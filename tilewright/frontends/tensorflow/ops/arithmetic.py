@@ -12,7 +12,7 @@ from tilewright.frontends.tensorflow.node import Node
 from tilewright.frontends.tensorflow.table import TABLE, converts
 from tilewright.graph import Value
 
-#: TensorFlow's operators that are ours under other names.
+#: TensorFlow's operators that the graph has under other names.
 _SAME: Final = {
     "Abs": "abs",
     "Acos": "acos",
@@ -170,7 +170,7 @@ def cast(n: Node) -> Value:
 def select(n: Node) -> Value:
     condition, a, b = n.all
     if n.op == "Select" and condition.ndim == 1 and a.ndim > 1:
-        # A vector chooses whole rows.
+        # A vector selects whole rows.
         condition = n.builder.unsqueeze(condition, axes=list(range(1, a.ndim)))
     return n.builder.where(condition, a, b)
 
@@ -232,7 +232,7 @@ def range_(n: Node) -> Value:
             numbers: Any = np.arange(size) * delta + start
             return n.constant(numbers.astype(n[0].dtype.numpy), n[0].dtype)
     if n[0].dtype.is_integer and known[0] is not None and known[2] is not None:
-        # With a first number and a step that are known, the size is a formula of the limit.
+        # If the first number and the step are known, the size is a formula of the limit.
         step = int(known[2])
         if step > 0:
             size = (n.dim(1) - int(known[0]) + (step - 1)) // step

@@ -63,7 +63,7 @@ def variable(n: Node) -> Variable:
 
 @converts("VariableV2", "Variable")
 def old_variable(n: Node) -> Value:
-    """A variable of the first generation stands for its value."""
+    """A variable of the first generation is its value."""
     return n.importer.variable(Variable(n.name, _shared_name(n)))
 
 
@@ -101,7 +101,7 @@ def table(n: Node) -> Table:
 
 
 def _held(n: Node) -> tuple[Array, Array]:
-    """Keys and values of the table that is asked."""
+    """Keys and values of the table that is looked up."""
     found = n.given[0]
     if not isinstance(found, Table):
         raise UserError(f"{n.name} asks no table")
@@ -128,7 +128,7 @@ def table_size(n: Node) -> Value:
 
 
 def _element_shape(n: Node, index: int) -> tuple[Any, ...] | None:
-    """The shape of an element as an operand says it: -1, or one of -1 for what is not known."""
+    """The shape of an element as an operand gives it: -1, or with -1 for unknown extents."""
     value = n[index]
     if value.ndim == 0:
         return None
@@ -213,7 +213,7 @@ def resized(n: Node) -> TensorList:
 
 @converts("TensorArrayV3")
 def tensor_array(n: Node) -> list[Any]:
-    """The flow of values through an array is the list; the handle only names it."""
+    """The flow of an array is the list; the handle only names it."""
     shape = n.shape("element_shape") if n.has("element_shape") else None
     dims = None if shape is None else tuple(-1 if d is None else d for d in shape)
     items = TensorList(n.dtype("dtype"), n.dim(0), dims)

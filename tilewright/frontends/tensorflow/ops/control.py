@@ -95,7 +95,7 @@ def case(n: Node) -> list[Any]:
 
 @converts("Switch", "RefSwitch")
 def switch(n: Node) -> list[Any]:
-    """Both sides get the value; which of them counts is asked where they are joined."""
+    """Both sides get the value; the join of the sides decides which one counts."""
     return [n.given[0], n.given[0]]
 
 

@@ -85,7 +85,7 @@ def depthwise_conv(n: Node) -> Value:
 
 @converts("Conv2DBackpropInput", "Conv3DBackpropInputV2")
 def conv_transpose(n: Node) -> Value:
-    """The image of which a convolution would make the last operand."""
+    """The image from which a convolution would compute the last operand."""
     weight, x, b = n[1], n[2], n.builder
     rank = _require_weights(x, weight)
     image = channels_first(n, x)
@@ -266,7 +266,7 @@ def resize(n: Node) -> Value:
         mode=mode,
         coordinates=coordinates,
         nearest=nearest,
-        # Images of half-pixel centres have Keys' cubic, and leave out what lies outside.
+        # With half-pixel centres, the cubic is Keys', without weights outside.
         cubic_a=-0.5 if centred else -0.75,
         exclude_outside=centred and mode == "cubic",
     )

@@ -1,4 +1,4 @@
-"""Reductions, and elements by index: gather, scatter, one-hot, order, selection."""
+"""Reductions, and elements by index: gather, scatter, one-hot, sorting, selection."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reduction(n: Node) -> Value:
 
 
 def _channels_first_mean(n: Node, x: Value, axes: list[int], keeps: bool) -> Value | None:
-    """Whole images with channels last are pooled by the operators for images."""
+    """Whole images with channels last are pooled by operators on images."""
     if n.op not in ("Mean", "Max") or x.ndim != 4 or sorted(a % 4 for a in axes) != [1, 2]:
         return None
     if not x.dtype.is_float:
@@ -121,7 +121,7 @@ def _scattered(n: Node, x: Value, indices: Value, updates: Value, reduction: str
 
 @converts("SegmentSum", "UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMin")
 def segments(n: Node) -> Value:
-    """Rows of one number together."""
+    """Rows with the same segment number, combined."""
     x, b = n[0], n.builder
     if n.op == "SegmentSum":
         count: Any = int(n.array(1).max(initial=-1)) + 1
@@ -140,7 +140,7 @@ def one_hot(n: Node) -> Value:
     indices, b = n[0], n.builder
     values = b.concat(*(b.reshape(n[k], shape=[1]) for k in (3, 2)), axis=0)
     depth, axis = n.dim(1), n.integer("axis", -1)
-    # Ours counts negative indices from behind; TensorFlow's match nothing.
+    # The graph counts negative indices from the end; TensorFlow's match nothing.
     outside = b.less(indices, n.scalar(0, indices))
     known = n.find_array(0)
     if indices.dtype.is_signed and (known is None or (known < 0).any()):
@@ -162,7 +162,7 @@ def top_k(n: Node) -> list[Value]:
 
 @converts("Where")
 def where(n: Node) -> Value:
-    """The places of what is not zero, one in a row."""
+    """The positions of non-zero elements, one per row."""
     return n.builder.transpose(n.builder.non_zero(n[0]), axes=[1, 0])
 
 
@@ -209,7 +209,7 @@ def sparse_to_dense(n: Node) -> Value:
 
 @converts("Bucketize")
 def bucketize(n: Node) -> Value:
-    """How many boundaries are not above an element."""
+    """How many boundaries are at most equal to an element."""
     b, x = n.builder, n[0]
     bounds = n.constant(np.array(n.reals("boundaries"), np.float32), "float32")
     wide = b.unsqueeze(b.cast(x, dtype="float32"), axes=[-1])

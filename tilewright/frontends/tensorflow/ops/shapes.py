@@ -170,7 +170,7 @@ def slice_(n: Node) -> Value:
 
 @converts("StridedSlice")
 def strided_slice(n: Node) -> Value:
-    """NumPy's indexing: masks say which entries are left out, `...`, new axes or single numbers."""
+    """NumPy's indexing: masks mark entries that are omitted, `...`, new axes or single numbers."""
     x, b = n[0], n.builder
     begins, ends = (n.dims(k) for k in (1, 2))
     steps = n.numbers(3)
@@ -202,7 +202,7 @@ _FAR = 2**63 - 1
 
 
 class _Plan:
-    """Which axis each entry is for, which axes go away, and where new ones come."""
+    """The axis of each entry, the axes that are dropped, and those that are new."""
 
     def __init__(self, n: Node, x: Value, count: int, masks: dict[str, int]) -> None:
         self.entries: list[tuple[int, int]] = []
@@ -249,7 +249,7 @@ def reverse(n: Node) -> Value:
 
 @converts("ReverseSequence")
 def reverse_sequence(n: Node) -> Value:
-    """Our operator wants time and batch as the first two axes."""
+    """The graph's operator needs time and batch as the first two axes."""
     x, b = n[0], n.builder
     time, batch = n.integer("seq_dim") % x.ndim, n.integer("batch_dim", 0) % x.ndim
     order = [time, batch, *(k for k in range(x.ndim) if k not in (time, batch))]
@@ -279,7 +279,7 @@ def pad(n: Node) -> Value:
     value = n[2] if n.op == "PadV2" else None
     before, after = pairs[::2], pairs[1::2]
     if x.ndim == 4 and not any(isinstance(p, int) and p for p in (before[3], after[3])):
-        # An image: channels first, as the convolutions around it have them, so that transposes
+        # An image: channels first, like the convolutions around it, so that transposes
         # cancel.
         order = [0, 3, 1, 2]
         before, after = ([side[k] for k in order] for side in (before, after))
@@ -289,7 +289,7 @@ def pad(n: Node) -> Value:
 
 
 def _mirrored(n: Node, x: Value, pairs: Sequence[Dim]) -> Value:
-    """Borders that repeat the edge itself: parts of the tensor, flipped."""
+    """Borders that repeat the edge itself: parts of the tensor, reversed."""
     b = n.builder
     for axis, (before, after) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
         extent = x.shape[axis]

@@ -1,4 +1,4 @@
-"""One or two operands, element by element."""
+"""Elementwise operators with one or two operands."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def gelu(n: Node) -> Value:
 
 
 def applied(n: Node, name: str, **attrs: Any) -> Value:
-    """An operator on real numbers; of bytes, a table of what it makes of each."""
+    """An operator on real numbers; for bytes, a table of its results."""
     if not n.is_quantized:
         return n.builder.emit(name, n[0], **attrs)
     if is_bytes(n[0]):
@@ -69,7 +69,7 @@ def applied(n: Node, name: str, **attrs: Any) -> Value:
 
 
 def through_table(n: Node, function: Callable[[Array], Array]) -> Value:
-    """A function of real numbers, on bytes that stand for them."""
+    """A function of real numbers, on bytes that represent them."""
     dtype, how = n.out_dtype(), n.out_quantization()
     with np.errstate(all="ignore"):
         made = np.asarray(function(real_bytes(n[0], n.quantization(0))), np.float32)
@@ -96,7 +96,7 @@ def logical_not(n: Node) -> Value:
 
 # ---- sums and products --------------------------------------------------------------------------
 
-#: By how many bits operands of a quantized sum are made finer before they are rounded.
+#: By how many bits operands of a quantized sum are shifted up before they are rounded.
 _FINER: Final = {8: 20, 16: 15}
 _HALF: Final = 0.5
 
@@ -123,7 +123,7 @@ def centred(n: Node, index: int) -> Value:
 
 
 def _finer(n: Node, index: int, bits: int, factor: float) -> Value:
-    """An operand times a factor, made finer by so many bits."""
+    """An operand times a factor, shifted up by `bits`."""
     if factor == _HALF:
         # Nothing is rounded: the other operand's steps are no larger.
         return n.builder.mul(centred(n, index), n.constant(1 << (bits - 1), INT32))
@@ -233,7 +233,7 @@ def leaky_relu(n: Node) -> Value:
     ratio = float(how.scale) / float(out.scale)
     x = centred(n, 0)
     above = scaled(n, x, ratio, **limits._asdict())
-    # A negative slope, which is rare, turns what it is multiplied by.
+    # A negative slope, which is rare, negates its operand.
     turned = x if alpha >= 0 else n.builder.neg(x)
     below = scaled(n, turned, float(how.scale) * abs(alpha) / float(out.scale), **limits._asdict())
     return n.builder.where(n.builder.greater_equal(x, n.scalar(0, x)), above, below)
@@ -255,7 +255,7 @@ def prelu(n: Node) -> Value:
 
 @converts("FAKE_QUANT")
 def fake_quant(n: Node) -> Value:
-    """Real numbers that are rounded to steps, as they would be if they were quantized."""
+    """Real numbers rounded to steps, as if they were quantized."""
     b, x = n.builder, n[0]
     low, high = float(n.option("min")), float(n.option("max"))
     bits: int = n.option("bits")

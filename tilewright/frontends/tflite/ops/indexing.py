@@ -1,4 +1,4 @@
-"""Elements by their places."""
+"""Elements by index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gather(n: Node) -> Value:
         return b.gather(x, indices, axis=axis)
     if batch > axis:
         raise UserError(f"{batch} dimensions of batches come after axis {axis}")
-    # Each batch has a part of its own of the indices: the axis is brought after the batches.
+    # Each batch has its own part of the indices: the axis is moved after the batches.
     order = [*range(batch), axis, *(k for k in range(batch, x.ndim) if k != axis)]
     moved = b.transpose(x, axes=order) if axis != batch else x
     flat = b.unsqueeze(b.cast(indices, dtype="int64"), axes=[indices.ndim])
@@ -46,7 +46,7 @@ def gather_nd(n: Node) -> Value:
 
 @converts("EMBEDDING_LOOKUP")
 def embedding_lookup(n: Node) -> Value:
-    """Rows of a table; of quantized ones, the real numbers that they stand for."""
+    """Rows of a table; if it is quantized, the real numbers that they represent."""
     from tilewright.frontends.tflite.fixed_point import dequantized
 
     rows = n.builder.gather(n[1], n[0], axis=0)
@@ -63,14 +63,14 @@ def embedding_lookup(n: Node) -> Value:
 
 @converts("SCATTER_ND")
 def scatter_nd(n: Node) -> Value:
-    """Updates, added up where they meet, in a tensor of zeros."""
+    """Updates, added up where they coincide, in a tensor of zeros."""
     empty = n.builder.full(n.scalar(0, n[1]), shape=n.dims(2))
     return n.builder.scatter_nd(empty, n.builder.cast(n[0], dtype="int64"), n[1], reduction="add")
 
 
 @converts("SPARSE_TO_DENSE")
 def sparse_to_dense(n: Node) -> Value:
-    """Places, the shape, values at the places, and what is elsewhere."""
+    """Positions, the shape, values at the positions, and the value elsewhere."""
     b = n.builder
     places, shape = b.cast(n[0], dtype="int64"), n.dims(1)
     count = 1 if places.ndim == 0 else places.shape[0]
@@ -87,7 +87,7 @@ def one_hot(n: Node) -> Value:
     on, off = (b.reshape(n[k], shape=[1]) for k in (2, 3))
     axis = n.option("axis")
     axis = n[0].ndim if axis == -1 else axis
-    # Indices outside have no place of their own, not even those below zero.
+    # Indices outside match nothing, not even those below zero.
     depth = n.dim(1)
     index = b.cast(n[0], dtype="int64")
     is_below = b.less(index, n.scalar(0, index))
@@ -98,20 +98,20 @@ def one_hot(n: Node) -> Value:
 
 @converts("WHERE")
 def where(n: Node) -> Value:
-    """The places of all elements that are not zero, a row for each."""
+    """The positions of all elements that are not zero, one per row."""
     return n.builder.transpose(n.builder.non_zero(n[0]), axes=(1, 0))
 
 
 @converts("UNIQUE")
 def unique(n: Node) -> list[Value]:
-    """The different elements as they first come, and for each the place of its own."""
+    """The distinct elements in the order of appearance, and for each element its position there."""
     values, _, inverse, _ = n.builder.unique(n[0], ordered=False)
     return [values, n.builder.cast(inverse, dtype=n.out_dtype(1))]
 
 
 @converts("BUCKETIZE")
 def bucketize(n: Node) -> Value:
-    """How many of the boundaries are not above each element."""
+    """How many of the boundaries are at most equal to each element."""
     b, x = n.builder, n[0]
     limits = np.asarray(n.option("boundaries"), np.float32)
     wide = b.cast(b.unsqueeze(x, axes=[x.ndim]), dtype="float32")
@@ -148,7 +148,7 @@ _SEGMENTS = {
 
 @converts(*_SEGMENTS)
 def segments(n: Node) -> Value:
-    """Rows combined by the numbers of the segments that they belong to."""
+    """Rows combined by the numbers of their segments."""
     b, x = n.builder, n[0]
     how, empty = _SEGMENTS[n.op]
     ids = b.cast(n[1], dtype="int64")

@@ -83,7 +83,7 @@ def _origins(n: Node, count: Expr, stride: int, before: Any, axis: int) -> Value
 
 @converts("MaxPoolingWithArgmax2D", domain=CUSTOM)
 def max_pooling_with_argmax(n: Node) -> list[Value]:
-    """The greatest elements, and their places inside of their windows as floats."""
+    """The greatest elements, and their positions in their windows as floats."""
     pool, b = _pool(n), n.builder
     x = channels_first(n.builder, n[0])
     height, width = x.shape[2:]
@@ -106,7 +106,7 @@ def max_pooling_with_argmax(n: Node) -> list[Value]:
 
 @converts("MaxUnpooling2D", domain=CUSTOM)
 def max_unpooling(n: Node) -> Value:
-    """Elements at the places inside of their windows that the pooling has told."""
+    """Elements at the positions in their windows that the pooling gave."""
     pool, b = _pool(n), n.builder
     x, inside = channels_first(n.builder, n[0]), channels_first(n.builder, n[1])
     count, channels, height, width = x.shape
@@ -130,7 +130,7 @@ def max_unpooling(n: Node) -> Value:
 
 @converts("Landmarks2TransformMatrix", domain=CUSTOM, since=2)
 def landmarks_to_matrix(n: Node) -> Value:
-    """The matrix that maps a crop around landmarks, turned upright, onto an image."""
+    """The matrix that maps a crop around landmarks, rotated upright, onto an image."""
     how, b = read_map(n.operator.custom), n.builder
     points = b.reshape(n[0], shape=[-1, 3])
     ends = b.gather(points, n.constant([how["left_rotation_idx"], how["right_rotation_idx"]]))

@@ -1,4 +1,4 @@
-"""Softmax and what else brings elements to a common measure."""
+"""Softmax and other normalisations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def softmax(n: Node) -> Value:
 
 
 def _softmax_of_bytes(n: Node, beta: float) -> Value:
-    """Exponentials from a table, by how far each element is below the greatest."""
+    """Exponentials from a table, by the distance of each element from the greatest."""
     b, x, out = n.builder, n[0], n.out_quantization()
     steps = np.arange(255, -1, -1, dtype=np.float32)
     table = np.exp(np.float32(-n.quantization(0).scale * np.float32(beta)) * steps)

@@ -29,10 +29,10 @@ def average_pool(n: Node) -> Value:
 
 
 def _integer_means(n: Node, x: Value, how: dict[str, Any]) -> Value:
-    """Sums of windows, divided by how many elements each has, halves rounded away from zero."""
+    """Sums of windows, divided by their numbers of elements, halves rounded away from zero."""
     b = n.builder
     count = math.prod(how["kernel"])
-    # Means of windows times their sizes; sums of bytes have room in floats of 32 bits.
+    # Means of windows times their sizes; sums of bytes fit in floats of 32 bits.
     work = "float32" if x.dtype.bits == 8 else "float64"
     ones = b.full(n.constant(1.0, work), shape=[1, 1, *x.shape[2:]])
     sizes, sums = (

@@ -33,7 +33,7 @@ def dequantize(n: Node) -> Value:
 
 @converts("DENSIFY")
 def densify(n: Node) -> Value:
-    """Sparse constants are written out when they are read."""
+    """Sparse constants are expanded when they are read."""
     return n[0]
 
 

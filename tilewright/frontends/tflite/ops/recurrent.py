@@ -16,7 +16,7 @@ from tilewright.graph import Value
 from tilewright.ir import DType
 from tilewright.support.errors import UserError
 
-#: Activations that the graph's own cells have.
+#: Activations of the graph's own cells.
 _CELLS: Final = {"TANH": "tanh", "RELU": "relu"}
 
 
@@ -45,12 +45,12 @@ def _refuse_integers(n: Node) -> None:
 
 
 def _keep(n: Node, index: int, value: Value) -> None:
-    """Let a variable hold a state from here on."""
+    """Let a variable have a state from here on."""
     n.importer.assign(n.tensor(index).name, value)
 
 
 def _joined(n: Node, parts: list[Value]) -> Value:
-    """Operands of all gates as one, with an axis in front for directions."""
+    """Operands of all gates as one, with an axis for directions in front."""
     b = n.builder
     return b.unsqueeze(parts[0] if len(parts) == 1 else b.concat(*parts, axis=0), axes=[0])
 
@@ -83,7 +83,7 @@ def _rnn(n: Node, x: Value, at: int, hidden: int) -> tuple[Value, Value]:
 
 
 def _scanned(n: Node, rows: Value, first: Value, step: Any) -> tuple[Value, Value]:
-    """A state through all rows of T×B×…; all states, and the last."""
+    """A scan over all rows of T×B×…; all states, and the last."""
     b = n.builder
 
     def body(i: Value, state: Value) -> Any:
@@ -135,13 +135,13 @@ def _both(n: Node, forward: Value, backward: Value, *, major: bool) -> Any:
 # ---- long short-term memory ---------------------------------------------------------------------
 
 
-#: The place of the cell's gate, and the order of the gates in the graph: output before forget.
+#: The position of the cell's gate, and the order of gates in the graph: output before forget.
 _CELL: Final = 2
 _ORDER: Final = (0, 3, 1, 2)
 
 
 class _Gates(NamedTuple):
-    """One of each for the gates input, forget, cell and output; the first may be missing."""
+    """One each for the gates input, forget, cell and output; the first may be missing."""
 
     weights: list[Value | None]
     recurrent: list[Value | None]

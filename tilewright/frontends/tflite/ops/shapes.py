@@ -125,7 +125,7 @@ def tile(n: Node) -> Value:
 
 @converts("SLICE")
 def slice_(n: Node) -> Value:
-    """So many elements from a start on; -1 is all that there are."""
+    """The given number of elements from a start on; -1 means all the rest."""
     starts, sizes = n.dims(1, n[0].ndim), n.dims(2, n[0].ndim)
     ends = [
         _FAR if n.is_equal(size, -1) else as_expr(b) + size
@@ -233,7 +233,7 @@ def unpack(n: Node) -> list[Value]:
     return [n.builder.squeeze(v, axes=[axis]) for v in split_]
 
 
-# ---- put together -------------------------------------------------------------------------------
+# ---- joining ------------------------------------------------------------------------------------
 
 
 @converts("CONCATENATION")
@@ -287,7 +287,7 @@ def mirror_pad(n: Node) -> Value:
 
 
 def _symmetric(n: Node, before: Sequence[Dim], after: Sequence[Dim]) -> Value:
-    """Padding that repeats the border too: what is turned around is put beside it."""
+    """Padding that repeats the border too: reversed parts beside the tensor."""
     b, y = n.builder, n[0]
     for axis, (front, back) in enumerate(zip(before, after, strict=True)):
         if n.is_equal(front, 0) and n.is_equal(back, 0):

@@ -1,1 +1,1 @@
-"""Converters, one family of operators a file; found here by being here."""
+"""Converters, one family of operators per file; every file here is imported."""

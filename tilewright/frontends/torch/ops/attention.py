@@ -27,7 +27,7 @@ def attention(n: Node) -> Any:
     made = reshaped(n, made, n.shape)
     if len(n.results) == 1:
         return made
-    # What derivatives are computed from; nothing of it is left where nobody asks for them.
+    # Derivatives are computed from it; it is dropped if nobody uses it.
     sums = b.log_sum_exp(_scores(n, q, k, mask, causal), axes=[3], keepdims=False)
     meta = n.results[1]
     return [made, n.cast(reshaped(n, sums, n.shape_of(meta)), element_type(meta.dtype))]
@@ -48,7 +48,7 @@ def _four(n: Node, x: Value, lead: Sequence[Dim]) -> Value:
 
 
 def _mask(n: Node, lead: Sequence[Dim], sizes: Sequence[Dim]) -> Value | None:
-    """The mask, for heads of a batch: truth values, or what is added."""
+    """The mask, for heads of a batch: truth values, or addends."""
     mask, b = n.maybe("attn_mask"), n.builder
     if mask is None:
         return None
@@ -63,7 +63,7 @@ def _mask(n: Node, lead: Sequence[Dim], sizes: Sequence[Dim]) -> Value | None:
 
 
 def _scores(n: Node, q: Value, k: Value, mask: Value | None, causal: bool) -> Value:
-    """What the softmax is of."""
+    """The operand of the softmax."""
     b = n.builder
     shared = simplified(as_expr(q.shape[1]) // as_expr(k.shape[1]))
     if shared != 1:
@@ -130,13 +130,13 @@ def encoder_layer(n: Node) -> Value:
 
 
 def _parts(n: Node, joined: Value) -> list[Value]:
-    """The weights of queries, keys and values, which lie one after the other."""
+    """The weights of queries, keys and values, which are stored one after the other."""
     size = joined.shape[0] // 3
     return list(n.builder.emit_all("split", [joined], {"sizes": [size] * 3, "axis": 0}))
 
 
 def _heads(n: Node, projected: Sequence[Value], heads: int) -> tuple[Value, Value]:
-    """Attention of B×T×E by heads: B×T×E, and what each query takes of each key, B×H×T×S."""
+    """Attention of B×T×E by heads: B×T×E, and the shares of the keys for each query, B×H×T×S."""
     b = n.builder
     q, k, v = (
         b.transpose(
@@ -150,7 +150,7 @@ def _heads(n: Node, projected: Sequence[Value], heads: int) -> tuple[Value, Valu
     if mask is not None:
         hidden = mask if mask.dtype.is_bool else b.not_equal(mask, n.like(0, mask))
         if n.get("mask_type") == 1:
-            # One for the keys of each batch.
+            # One mask for the keys of each batch element.
             hidden = b.unsqueeze(hidden, axes=[1, 2])
         scores = b.where(hidden, n.like(float("-inf"), scores), scores)
     shares = b.softmax(scores, axis=3)

@@ -1,4 +1,4 @@
-"""Complex numbers, as far as they end up as real ones: rotary embeddings, spectra."""
+"""Complex numbers, as far as final results are real: rotary embeddings, spectra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.graph import Value
 
 
 def part(n: Node, name: str) -> Complex:
-    """An argument as a complex number; a real one has no imaginary part."""
+    """An argument as a complex number; a real one gets imaginary parts of zero."""
     found = n[name]
     if isinstance(found, Complex):
         return found
@@ -76,7 +76,7 @@ def conjugate(n: Node) -> Complex:
 
 
 def converted(n: Node) -> Any:
-    """Complex numbers in another type; as real ones they lose their imaginary parts."""
+    """Complex numbers in another type; converted to real ones they lose imaginary parts."""
     x, dtype = part(n, "self"), n.dtype
     if not n.is_complex:
         return n.cast(x.real, dtype)
@@ -101,14 +101,14 @@ def angle_of_real(n: Node) -> Value:
     return b.where(b.isnan(x), x, turned)
 
 
-#: What is done with both parts in the same way.
+#: Operators that apply to both parts in the same way.
 BY_PARTS = frozenset(
     """view reshape _unsafe_view view_copy unsqueeze squeeze permute transpose t expand slice select
     clone alias detach contiguous cat index gather index_select unbind split split_with_sizes
     flatten repeat stack flip roll constant_pad_nd where index_put slice_scatter select_scatter sum
     mean full_like zeros_like positive lift_fresh_copy as_strided diagonal""".split()
 )
-#: What complex numbers have rules of their own for.
+#: Operators with rules for complex numbers.
 BY_RULE = {
     "_to_copy": converted,
     "add": add,

@@ -13,7 +13,7 @@ from tilewright.support.errors import UserError
 
 #: The domain of these operators.
 HIGHER_ORDER: Final = "higher_order"
-#: Operators that only check what torch has assumed.
+#: Operators that only check assumptions of torch.
 CHECKS: Final = frozenset(
     """_assert_scalar _assert_async _assert_tensor_metadata sym_constrain_range
     sym_constrain_range_for_size _functional_assert_scalar _functional_assert_async
@@ -32,7 +32,7 @@ def _flag(n: Node, given: Any) -> Value:
     return n.builder.reshape(flag, shape=[]) if flag.ndim else flag
 
 
-#: What sympy calls comparisons, by our names.
+#: sympy's comparisons, by names of the graph's operators.
 _COMPARISONS: Final = {
     "Equality": "equal",
     "Unequality": "not_equal",
@@ -122,7 +122,7 @@ def without_gradients(n: Node) -> list[Any]:
 
 @converts("with_effects", domain=HIGHER_ORDER)
 def with_effects(n: Node) -> list[Any]:
-    """An operator that is kept in order by a token: of those, only checks are left out."""
+    """An operator that is ordered by a token: only checks among these can be dropped."""
     target = n.arguments[1]
     name = target._schema.name.rpartition("::")[2]
     if name not in CHECKS:

@@ -15,12 +15,12 @@ from tilewright.frontends.torch.table import converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-#: Rotations of all pairs of rows are done so often; few matrices need more.
+#: How often all pairs of rows are rotated; few matrices need more.
 _SWEEPS: Final = 12
 
 
 def symmetric_eigen(n: Node, x: Value) -> tuple[Value, Value]:
-    """Eigenvalues, least first, and eigenvectors as columns."""
+    """Eigenvalues in ascending order, and eigenvectors as columns."""
     b, at = n.builder, Rows(n, x)
     size = known_size(x.tensor.shape[-1])
     pairs = [(p, q) for p in range(size) for q in range(p + 1, size)] * _SWEEPS

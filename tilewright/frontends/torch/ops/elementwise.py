@@ -54,7 +54,7 @@ for _name, _op in _ONE_OPERAND.items():
 
 @converts("abs", "sign", "sgn", "relu")
 def of_numbers(n: Node) -> Value:
-    """Truth values are their own sign."""
+    """The sign of a truth value is itself."""
     x, name = n.tensor("self"), n.op.partition(".")[0]
     if x.dtype.is_bool:
         return n.builder.identity(x)
@@ -119,7 +119,7 @@ def bitwise_not(n: Node) -> Value:
 @converts("erfc")
 def erfc(n: Node) -> Value:
     x = n.tensor("self", n.dtype)
-    # 1 - erf(x) has no digits left where erf is nearly 1.
+    # 1 - erf(x) cancels where erf is nearly 1.
     wide = n.cast(x, "float64")
     return n.cast(n.builder.sub(n.like(1, wide), n.builder.erf(wide)), x.dtype)
 
@@ -174,7 +174,7 @@ def floor_divide(n: Node) -> Value:
 
 
 def floor_divided(n: Node, x: Value, y: Value) -> Value:
-    """Rounded down; of floats by the exact remainder, as Python divides."""
+    """Rounded down; for floats by the exact remainder, as in Python."""
     b = n.builder
     if not x.dtype.is_float:
         return b.floor_div(x, y)
@@ -214,7 +214,7 @@ def extreme(n: Node) -> Value:
     result = b.emit("maximum" if is_max else "minimum", x, y)
     if name in ("maximum", "minimum") or not x.dtype.is_float:
         return result
-    # Of a number and NaN, these take the number.
+    # Of a number and NaN, these give the number.
     return b.where(b.isnan(x), y, b.where(b.isnan(y), x, result))
 
 

@@ -79,7 +79,7 @@ def cholesky_inverse(n: Node) -> Value:
 
 
 def factor_qr(n: Node, x: Value) -> tuple[Value, Value]:
-    """Householder's vectors below R, with their factors, as LAPACK has them."""
+    """Householder's vectors below R, with their factors, in LAPACK's form."""
     b, at = n.builder, Rows(n, x)
     zero, one = n.constant(0.0, "float64"), n.constant(1.0, "float64")
     size = n.shape_of_least(at.rows, at.columns)
@@ -160,7 +160,7 @@ def householder_product(n: Node) -> Value:
 
 @converts("linalg_matrix_exp")
 def matrix_exp(n: Node) -> Value:
-    """By Taylor's series of a matrix made small, and squaring."""
+    """By the Taylor series of a scaled matrix, and squaring."""
     b, x = n.builder, wide(n, "self")
     halvings = 16
     small = b.mul(x, n.constant(2.0**-halvings, "float64"))

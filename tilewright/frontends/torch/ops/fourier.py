@@ -1,4 +1,4 @@
-"""Fourier transforms, whose complex numbers must end as real ones."""
+"""Fourier transforms, whose complex numbers must finally become real ones."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def complex_to_complex(n: Node) -> Complex:
 
 @converts("_fft_c2r")
 def complex_to_real(n: Node) -> Value:
-    """The other half of the spectrum is the conjugate of the first, turned around."""
+    """The other half of the spectrum is the conjugate of the first, reversed."""
     b, x = n.builder, part(n, "self")
     axes, size = n.axes("dim"), int(n["last_dim_size"])
     for axis in axes[:-1]:

@@ -1,4 +1,4 @@
-"""Tensors that are made rather than computed from elements."""
+"""Tensors that are not computed from elements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scalar_tensor(n: Node) -> Value:
 @converts("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty")
 @converts("empty_strided", "new_empty_strided", "empty_permuted")
 def zeros(n: Node) -> Value:
-    """What is not initialised may be anything: zeros, then."""
+    """Uninitialized tensors may have any elements: zeros here."""
     return n.full(0, n.shape, n.dtype)
 
 

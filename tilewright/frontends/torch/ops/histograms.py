@@ -46,7 +46,7 @@ def _column(n: Node, points: Value, k: int) -> Value:
 
 
 def _edges(n: Node, points: Value, bins: Sequence[int]) -> list[Value]:
-    """Edges of bins of one width, over the range that is given or that the points have."""
+    """Edges of equally wide bins, over the given range or that of the points."""
     b, range_ = n.builder, n.get("range")
     made: list[Value] = []
     for k, count in enumerate(bins):
@@ -55,7 +55,7 @@ def _edges(n: Node, points: Value, bins: Sequence[int]) -> list[Value]:
         else:
             column = _column(n, points, k)
             low, high = b.min(column, axes=[0]), b.max(column, axes=[0])
-        # Where all are the same, half a unit to both sides.
+        # If all points are equal, half a unit to both sides.
         half = b.where(b.equal(low, high), n.constant(0.5, "float64"), n.constant(0.0, "float64"))
         low, high = b.sub(low, half), b.add(high, half)
         steps = b.constant([j / count for j in range(count + 1)], "float64")
@@ -64,7 +64,7 @@ def _edges(n: Node, points: Value, bins: Sequence[int]) -> list[Value]:
 
 
 def _counted(n: Node, points: Value, edges: Sequence[Value]) -> Value:
-    """How many points, or how much weight, each bin holds; the last one has its upper edge too."""
+    """The number of points, or their weight, in each bin; the last one includes its upper edge."""
     b, zero, one = n.builder, n.constant(0, "int64"), n.constant(1, "int64")
     wide = [n.cast(e, "float64") for e in edges]
     shape = [e.shape[0] - 1 for e in edges]
@@ -89,7 +89,7 @@ def _counted(n: Node, points: Value, edges: Sequence[Value]) -> Value:
 
 
 def _density(n: Node, counts: Value, edges: Sequence[Value]) -> Value:
-    """Counts as a density: of integral 1."""
+    """Counts as a density with integral 1."""
     b, rank = n.builder, counts.ndim
     made = b.div(counts, b.sum(counts, axes=list(range(rank))))
     for k, edge in enumerate(edges):

@@ -16,7 +16,7 @@ from tilewright.support.errors import UserError
 
 
 def spread(given: Any, rank: int, default: int = 0) -> list[int]:
-    """A number for each spatial axis, where one may stand for all."""
+    """A number for each spatial axis, where a single one is for all."""
     found = [int(v) for v in given] if given else [default]
     return found * rank if len(found) == 1 else found
 
@@ -38,7 +38,7 @@ def convolution(n: Node) -> Value:
         "pads": [*pads, *pads],
     }
     if not x.dtype.is_float:
-        # Whole numbers below 2**53 are exact in float64.
+        # Integers below 2**53 are exact in float64.
         x, weight = n.cast(x, "float64"), n.cast(weight, "float64")
         bias = None if bias is None else n.cast(bias, "float64")
     if n["transposed"]:
@@ -54,7 +54,7 @@ def convolution(n: Node) -> Value:
 
 
 def batched(n: Node, x: Value, rank: int) -> tuple[Value, bool]:
-    """An image with a batch in front, and whether that was put there."""
+    """An image with a batch dimension, and whether that was added."""
     if x.ndim == rank + 2:
         return x, False
     return n.builder.unsqueeze(x, axes=[0]), True
@@ -149,7 +149,7 @@ def _averaged(n: Node, x: Value, axis: int, size: Dim) -> Value:
 
 
 def _parts(extent: Dim, count: int) -> list[tuple[Dim, Dim]]:
-    """Where each of so many parts of a dimension begins and ends; they may overlap."""
+    """Where each of `count` parts of a dimension begins and ends; they may overlap."""
     whole = as_expr(extent)
     return [
         (simplified(whole * k // count), simplified((whole * (k + 1) + (count - 1)) // count))
@@ -198,7 +198,7 @@ def max_unpool(n: Node) -> Value:
 
 @converts("im2col")
 def im2col(n: Node) -> Value:
-    """Windows as columns: N×(C·kernel)×places."""
+    """Windows as columns: N×(C·kernel)×positions."""
     b = n.builder
     x, added = batched(n, n.tensor("self"), 2)
     kernel, strides = spread(n["kernel_size"], 2), spread(n["stride"], 2, 1)
@@ -207,7 +207,7 @@ def im2col(n: Node) -> Value:
     seen = b.patches(
         image, kernel=kernel, strides=strides, pads=[*pads, *pads], dilations=dilations
     )
-    # N×places×kernel×C
+    # N×positions×kernel×C
     rows, columns = seen.shape[1:3]
     transposed = b.transpose(seen, axes=[0, 5, 3, 4, 1, 2])
     size = kernel[0] * kernel[1]
@@ -279,7 +279,7 @@ def _scales(n: Node, rank: int) -> list[float] | None:
 
 
 def _scaled(x: Value, scales: Sequence[float], sizes: Sequence[Dim]) -> bool:
-    """Whether the scales lead to the sizes that torch says; only then may they be given instead."""
+    """Whether the scales give the sizes that torch has; only then may they be given instead."""
     for extent, scale, size in zip(x.shape[2:], scales, sizes, strict=True):
         if isinstance(extent, Const) and int(int(extent.value) * scale) != size:
             return False

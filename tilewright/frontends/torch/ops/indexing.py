@@ -48,7 +48,7 @@ def embedding(n: Node) -> Value:
 
 
 class Places:
-    """What an advanced index names: axes that are indexed, and one tensor of indices for each."""
+    """The parts of an advanced index: the indexed axes, and a tensor of indices for each."""
 
     def __init__(self, n: Node, x: Value, given: Sequence[Any]) -> None:
         self.axes: list[int] = []
@@ -65,7 +65,7 @@ class Places:
         self.others = [k for k in range(x.ndim) if k not in self.axes]
         self.indices = _broadcast(n, indices)
         self.rank = self.indices[0].ndim
-        #: Where the dimensions of the indices stand in the result.
+        #: Where the dimensions of the indices are in the result.
         adjacent = self.axes == list(range(self.axes[0], self.axes[-1] + 1))
         self.front = self.axes[0] if adjacent else 0
 
@@ -76,7 +76,7 @@ class Places:
         return b.concat(*parts, axis=self.rank) if len(parts) > 1 else parts[0]
 
     def order(self) -> list[int]:
-        """The dimensions of the result as places in (indices, other dimensions)."""
+        """The dimensions of the result as positions in (indices, other dimensions)."""
         before, after = self.others[: self.front], self.others[self.front :]
         ahead = [self.rank + k for k in range(len(before))]
         behind = [self.rank + len(before) + k for k in range(len(after))]
@@ -84,7 +84,7 @@ class Places:
 
 
 def _numbers(n: Node, mask: Value) -> list[Value]:
-    """The indices of what is true, one tensor for each dimension."""
+    """The indices of true elements, one tensor for each dimension."""
     b = n.builder
     found = b.non_zero(mask)
     rows = [b.slice(found, starts=[k], ends=[k + 1], axes=[0]) for k in range(mask.ndim)]
@@ -150,7 +150,7 @@ def scattered(n: Node, x: Value, places: Value, updates: Value, how: str) -> Val
 
 
 def back_of(order: Sequence[int]) -> list[int]:
-    """The transpose that undoes another."""
+    """The inverse of a transpose."""
     return sorted(range(len(order)), key=lambda k: order[k])
 
 
@@ -183,7 +183,7 @@ def _from_front(start: int, extent: Expr) -> Dim | None:
 
 
 def _spliced(n: Node, x: Value, source: Value, axis: int, first: Dim, last: Dim) -> Value:
-    """What is before, the new part, what is after."""
+    """The part before, the new part, the part after."""
     b = n.builder
     head = b.slice(x, starts=[0], ends=[first], axes=[axis]) if first != 0 else None
     tail = b.slice(x, starts=[last], ends=[(1 << 63) - 1], axes=[axis])
@@ -302,7 +302,7 @@ def bincount(n: Node) -> Value:
 
 @converts("histc")
 def histc(n: Node) -> Value:
-    """How many elements lie in each of some bins of one width; the last one has its end too."""
+    """The number of elements in each of some equally wide bins; the last one includes its end."""
     b = n.builder
     x = b.reshape(n.tensor("self"), shape=[-1])
     bins, low, high = int(n.get("bins", 100)), float(n.get("min", 0)), float(n.get("max", 0))

@@ -1,7 +1,7 @@
 """Linear algebra by the factors L and U.
 
-Factorisations go column by column in a loop whose steps work on whole matrices: batches come along,
-and nothing depends on how large they are. They are computed in float64.
+Factorisations go column by column in a loop whose steps work on whole matrices: that supports
+batches, and nothing depends on their size. They are computed in float64.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.graph import Dim, Value
 
 
 class Rows:
-    """What factorisations need to know of matrices of one shape."""
+    """Common values of factorisations for matrices of one shape."""
 
     def __init__(self, n: Node, x: Value) -> None:
         self.n, self.b = n, n.builder
@@ -58,7 +58,7 @@ def least(a: Any, c: Any, n: Node) -> Value:
 
 
 def factor_lu(n: Node, x: Value) -> tuple[Value, Value, Value, Value]:
-    """(LU, which row is swapped with each, permutation of rows, sign of it)."""
+    """(LU, the row that each is swapped with, permutation of rows, its sign)."""
     at, b = Rows(n, x), n.builder
     one = n.constant(1, "int64")
     batch = at.batch
@@ -90,7 +90,7 @@ def factor_lu(n: Node, x: Value) -> tuple[Value, Value, Value, Value]:
 
     count = least(at.rows, at.columns, n)
     start = [x, order, swaps, sign]
-    # Of no elements there is no greatest, be there ever so few steps.
+    # An empty matrix has no greatest element, however few steps there are.
     made = b.loop(count, start, step) if x.tensor.size != 0 else start
     swaps = b.add(b.squeeze(made[2], axes=[x.ndim - 1]), one)
     size = n.shape_of_least(at.rows, at.columns)
@@ -181,7 +181,7 @@ def _unpacked(n: Node, made: Value, order: Value) -> tuple[Value, Value, Value]:
 
 
 def order_of(n: Node, swaps: Value, rows: Dim) -> Value:
-    """The permutation that swaps, counted from 1, make."""
+    """The permutation that results from swaps, which count from 1."""
     b = n.builder
     batch = swaps.shape[:-1]
     numbers = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=rows)
@@ -203,7 +203,7 @@ def lu_unpack(n: Node) -> list[Value]:
     order = order_of(n, n.tensor("LU_pivots"), made.shape[-2])
     parts = _unpacked(n, made, order)
     metas = n.results
-    # What is not asked for is empty.
+    # Parts that are not requested are empty.
     kept = [
         p if len(m.shape) > 1 else n.full(0, [0], "float64")
         for p, m in zip(parts, metas, strict=True)
@@ -216,7 +216,7 @@ def lu_solve(n: Node) -> Value:
     made, y, left = wide(n, "LU"), wide(n, "B"), bool(n.get("left", True))
     order = order_of(n, n.tensor("pivots"), made.shape[-2])
     y = y if left else transposed(n, y)
-    # Solving from the right is solving the transposed system, and twice transposed is not at all.
+    # Solving from the right is solving the transposed system; two transposes cancel.
     straight = left != bool(n.get("adjoint", False))
     x = (solve_factored if straight else solve_transposed)(n, made, order, y)
     return fitted(n, x if left else transposed(n, x))[0]
@@ -251,10 +251,10 @@ def solve_ex(n: Node) -> list[Value]:
 
 
 def kept_factors(n: Node) -> tuple[Value, Value]:
-    """The LU and the swaps that torch computes derivatives from.
+    """The LU and the swaps from which torch computes derivatives.
 
-    They are those of the transposed matrix where the matrix lies in memory row by row. Nothing is
-    left of them where nobody asks for derivatives.
+    They are those of the transposed matrix if the matrix is stored row by row. They are dropped if
+    nobody computes derivatives.
     """
     a = wide(n, "A")
     made, swaps, _, _ = factor_lu(n, transposed(n, a) if n.meta("A").is_contiguous() else a)

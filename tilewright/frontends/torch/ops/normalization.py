@@ -39,7 +39,7 @@ def _type(meta: Any) -> Any:
 
 
 def _training(n: Node, x: Value, scale: Value, bias: Value, epsilon: float) -> list[Value]:
-    """By the moments of the batch itself, which are given too, and the new running ones."""
+    """By the moments of the batch itself, which are also results, and the new running ones."""
     b = n.builder
     axes = [k for k in range(x.ndim) if k != 1]
     var, mean = variance_of(n, x, axes, 0.0, False)

@@ -1,4 +1,4 @@
-"""Norms, distances, and losses that torch does not take apart rightly."""
+"""Norms, distances, and losses that torch does not decompose correctly."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def pdist(n: Node) -> Value:
 
 @converts("multilabel_margin_loss_forward")
 def multilabel_margin_loss(n: Node) -> list[Value]:
-    """How far labels are above other classes; the labels of a row end with the first -1.
+    """How far labels are above other classes; the labels of a row end at the first -1.
 
-    torch's own decomposition lets what is after that count as labels.
+    torch's own decomposition counts what follows as labels.
     """
     b, x, labels = n.builder, n.tensor("self"), n.tensor("target", "int64")
     is_row = x.ndim < 2

@@ -37,7 +37,7 @@ def dot(n: Node) -> Value:
 
 @converts("addmm", "baddbmm", "addbmm", "addmv", "addr")
 def added_product(n: Node) -> Value:
-    """beta * self + alpha * product; what is multiplied by 0 does not count, be it NaN."""
+    """beta * self + alpha * product; operands multiplied by 0 are ignored, even NaN."""
     b, name = n.builder, n.op.partition(".")[0]
     left, right = _FACTORS[name]
     x, y = n.tensor(left), n.tensor(right)

@@ -12,7 +12,7 @@ from tilewright.support.errors import UserError
 
 
 class _Kind(NamedTuple):
-    """A kind of network: our operator, its states, and which gate of torch's each of ours is."""
+    """A kind of network: graph operator, number of states, and torch's gate for each gate."""
 
     op: str
     states: int
@@ -93,7 +93,7 @@ def _layers(n: Node, directions: int) -> list[list[_Weights]]:
     """The weights of all layers, by direction."""
     params = n.tensors("params")
     count, has_biases = int(n["num_layers"]), bool(n["has_biases"])
-    # What follows two weights, and two biases, is a projection.
+    # A weight after two weights and two biases is a projection.
     is_projected = len(params) // (count * directions) == (5 if has_biases else 3)
     left = iter(params)
 
@@ -106,7 +106,7 @@ def _layers(n: Node, directions: int) -> list[list[_Weights]]:
 
 
 def _ordered(n: Node, kind: _Kind, weight: Value) -> Value:
-    """A weight whose rows are the gates in our order."""
+    """A weight whose rows are the gates in the graph's order."""
     if len(kind.gates) == 1:
         return weight
     size = weight.shape[0] // len(kind.gates)
@@ -170,7 +170,7 @@ def _steps(
     assert projection is not None
     x = b.flip(x, axes=[0]) if backwards else x
     bias = None if weights.biases is None else b.add(*weights.biases)
-    # Inputs are multiplied at once; what is left in the loop needs the state.
+    # Inputs are multiplied at once; the rest of the loop needs the state.
     products = b.dense(x, weights.of_input, bias)
 
     def step(t: Value, h: Value, c: Value) -> Any:

@@ -1,4 +1,4 @@
-"""Reductions, order along an axis, and what runs along one."""
+"""Reductions, sorting, and running operations along an axis."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _extreme_and_place(n: Node, is_max: bool) -> list[Value]:
 
 
 def place_of(n: Node, x: Value, axis: int, is_max: bool) -> Value:
-    """Where the first of the greatest or least elements is, the axis kept."""
+    """The position of the first of the greatest or least elements, the axis kept."""
     b = n.builder
     wide = numeric(n, x)
     name = "argmax" if is_max else "argmin"
@@ -164,7 +164,7 @@ def cumulative(n: Node) -> Value:
 
 @converts("cummax", "cummin")
 def cumulative_extreme(n: Node) -> list[Value]:
-    """By comparing each element with all before it: the last of the greatest counts."""
+    """By comparing each element with all before it: of equal extremes, the last counts."""
     x, b, is_max = n.tensor("self"), n.builder, n.op.startswith("cummax")
     if not x.ndim:
         return [x, n.full(0, [], "int64")]
@@ -249,7 +249,7 @@ def kthvalue(n: Node) -> list[Value]:
 
 
 def _at(n: Node, x: Value, axis: int, place: Any) -> list[Value]:
-    """The element, and where it was, that has this place in order."""
+    """The element at this position in sorted order, and where it was."""
     b = n.builder
     values, places = b.sort(numeric(n, x), axis=axis)
     at = n.number(place, "int64") if not isinstance(place, Value) else place
@@ -287,7 +287,7 @@ def median(n: Node) -> Any:
 
 @converts("searchsorted", "bucketize")
 def searchsorted(n: Node) -> Value:
-    """How many elements of each sorted row lie before a value: counted."""
+    """How many elements of each sorted row are less than a value, by counting."""
     b = n.builder
     if n.op.startswith("bucketize"):
         rows, x = n["boundaries"], n["self"]

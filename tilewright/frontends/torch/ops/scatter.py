@@ -1,4 +1,4 @@
-"""Elements put at places that a tensor names."""
+"""Elements written to positions given by a tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.frontends.torch.tensors import element_type
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
 
-#: torch's names of reductions, ours, and what changes nothing.
+#: torch's names of reductions, the graph's, and neutral elements.
 _REDUCTIONS: Final = {
     "add": "add",
     "sum": "add",
@@ -25,7 +25,7 @@ _REDUCTIONS: Final = {
 
 
 def _nothing(x: Value, how: str) -> Any:
-    """What a reduction of a type begins with."""
+    """The neutral element of a reduction."""
     if how in ("add", "mul"):
         return 0 if how == "add" else 1
     if x.dtype.is_float:
@@ -49,7 +49,7 @@ def scatter(n: Node) -> Value:
 
 
 def _first(n: Node, source: Value, index: Value) -> Value:
-    """The part of the source that has indices."""
+    """The part of the source for which there are indices."""
     axes = [k for k in range(index.ndim) if source.shape[k] is not index.shape[k]]
     if not axes:
         return source
@@ -60,8 +60,8 @@ def _first(n: Node, source: Value, index: Value) -> Value:
 def put(
     n: Node, x: Value, index: Value, updates: Value, axis: int, reduce: str | None, kept: bool
 ) -> Value:
-    """`scatter_elements` with one of torch's reductions; unless `kept`, what was there is not
-    counted where something is put."""
+    """`scatter_elements` with one of torch's reductions; unless `kept`, old elements do not count
+    where new ones are written."""
     b = n.builder
     if index.tensor.size == 0:
         return b.identity(x)
@@ -132,7 +132,7 @@ def put_flat(n: Node) -> Value:
 
 @converts("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(n: Node) -> list[Value]:
-    """Rows of a table summed, averaged or compared bag by bag; offsets say where bags begin."""
+    """Rows of a table summed, averaged or maximized by bags; offsets say where bags begin."""
     b, weight, mode = n.builder, n.tensor("weight"), int(n.get("mode", 0))
     indices, offsets = (n.tensor(k, "int64") for k in ("indices", "offsets"))
     one, dtype = n.constant(1, "int64"), weight.dtype
@@ -172,7 +172,7 @@ def _as_far_as_asked(n: Node, value: Value, meta: Any) -> Value:
 
 
 def _greatest_rows(n: Node, made: Value, rows: Value, bag: Value, indices: Value) -> Value:
-    """The row of the table that each greatest element comes from: the first such one of a bag."""
+    """The row of the table of each greatest element: the first one in its bag."""
     b, count = n.builder, n.number(indices.shape[0], "int64")
     here = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=indices.shape[0])
     is_greatest = b.equal(rows, b.gather_nd(made, bag))
@@ -182,7 +182,7 @@ def _greatest_rows(n: Node, made: Value, rows: Value, bag: Value, indices: Value
     return b.gather(indices, b.minimum(first, last), axis=0)
 
 
-#: What the segments of each reduction begin with, and how elements are put to it.
+#: The initial element of each reduction, and how segments are reduced.
 _SEGMENTS: Final = {
     "sum": (0.0, "add"),
     "mean": (0.0, "add"),
@@ -194,7 +194,7 @@ _SEGMENTS: Final = {
 
 @converts("segment_reduce")
 def segment_reduce(n: Node) -> Value:
-    """A reduction of each segment of an axis, one after the other; some may be empty."""
+    """A reduction of consecutive segments of an axis, some of which may be empty."""
     b, x, axis = n.builder, n.tensor("data"), n.axis("axis", n.rank("data"), 0)
     if n.get("indices") is not None:
         raise UserError("segments given by indices", remedy="give their lengths or offsets")

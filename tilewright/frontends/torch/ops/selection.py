@@ -1,4 +1,4 @@
-"""What is different, what is most frequent, and derivatives of pooling."""
+"""Distinct elements, most frequent ones, and derivatives of pooling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unique_dim(n: Node) -> list[Value]:
 
 @converts("unique_consecutive")
 def unique_consecutive(n: Node) -> list[Value]:
-    """Of neighbours that are equal, the first."""
+    """Of adjacent equal elements, the first."""
     x, b = n.tensor("self"), n.builder
     flat = b.reshape(x, shape=[-1])
     size = flat.shape[0]
@@ -58,7 +58,7 @@ def nonzero_static(n: Node) -> Value:
 
 @converts("mode")
 def mode(n: Node) -> list[Value]:
-    """The least of the most frequent elements, and where it is last."""
+    """The least of the most frequent elements, and its last position."""
     x, b = n.tensor("self"), n.builder
     if not x.ndim:
         return [x, n.full(0, [], "int64")]

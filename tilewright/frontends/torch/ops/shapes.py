@@ -63,7 +63,7 @@ def expand(n: Node) -> Value:
 
 @converts("resize")
 def resize(n: Node) -> Value:
-    """The first elements in another shape; what would be after the last one has no value."""
+    """The first elements in another shape; elements after the last one have no value."""
     x, b, shape = n.tensor("self"), n.builder, n.shape
     wanted, held = (TensorType(x.dtype, s).size for s in (shape, x.shape))
     if wanted is None or held is None or wanted > held:
@@ -192,7 +192,7 @@ def unfold(n: Node) -> Value:
 def cat(n: Node) -> Value:
     dtype = n.dtype
     values = n.tensors("tensors", dtype)
-    # torch lets tensors of the shape (0,) stand among those of any shape.
+    # torch allows tensors of the shape (0,) among those of any shape.
     rank = max(v.ndim for v in values)
     kept = [v for v in values if v.ndim == rank and not _is_empty(v, rank)] or values[:1]
     if len(kept) == 1:
@@ -252,7 +252,7 @@ def circular_pad(n: Node) -> Value:
 def padded(
     n: Node, x: Value, pads: Sequence[Dim], mode: str = "constant", value: Value | None = None
 ) -> Value:
-    """So many elements more, given for the last dimension first."""
+    """Padded by these numbers of elements, given for the last dimension first."""
     before: list[Dim] = [0] * x.ndim
     after: list[Dim] = [0] * x.ndim
     for k in range(len(pads) // 2):
@@ -295,7 +295,7 @@ def channel_shuffle(n: Node) -> Value:
 @converts("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")
 def size_of(n: Node) -> Any:
     if not n.op.startswith("sym_size"):
-        # Where a tensor lies in memory: only checks of torch's ask for that.
+        # The position of a tensor in memory, which only torch's checks use.
         return n.result
     return n.tensor("self").shape[n.axis("dim")]
 

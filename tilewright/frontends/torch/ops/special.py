@@ -1,6 +1,6 @@
 """Special functions: gamma and kin, error functions, orthogonal polynomials.
 
-They are rare in networks: what counts is that they are right. All is computed in float64.
+They are rare in networks, so only correctness matters. All is computed in float64.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def lower_gamma(n: Node, a: Value, x: Value) -> Value:
     front = b.exp(a * b.log(x) - x - log_gamma(n, a + 1.0))
     result = b.minimum(front * total, number(n, 1))
     result = b.where(b.equal(x, number(n, 0)), number(n, 0), result)
-    # So far out nothing is left, however long the series would have to be.
+    # Far out the result is 1, however long the series would have to be.
     beyond = b.greater(x, b.maximum(a * 2.0, number(n, 300)))
     result = b.where(beyond, number(n, 1), result)
     result = b.where(b.equal(a, number(n, 0)), number(n, 1), result)
@@ -220,7 +220,7 @@ def erfcx(n: Node) -> Value:
 def quadrature(
     n: Node, span: Value, integrand: Callable[[Value], Value], nodes: int = 160
 ) -> Value:
-    """The integral from 0 to `span`, by Gauss and Legendre; `integrand` sees one more axis."""
+    """The integral from 0 to `span`, by Gauss and Legendre; `integrand` gets one more axis."""
     places, weights = np.polynomial.legendre.leggauss(nodes)
     b = n.builder
     wide = b.unsqueeze(span, axes=[span.ndim])

@@ -1,4 +1,4 @@
-"""Elements of the memory of a tensor, by strides of their own."""
+"""Elements of a tensor's memory, by strides given explicitly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _transposed(n: Node, x: Value, order: list[int]) -> Value:
 
 
 def _memory_order(n: Node) -> list[int]:
-    """The dimensions of a tensor as they lie in memory, which must have no gaps."""
+    """The order of a tensor's dimensions in memory, which must have no gaps."""
     meta = n.meta("self")
     rank = len(meta.shape)
     order = sorted(range(rank), key=lambda k: -int(meta.stride(k)))
@@ -48,7 +48,7 @@ def _memory_order(n: Node) -> list[int]:
 
 
 def _places(n: Node) -> Value:
-    """Where the elements lie, counted from the first one of the tensor."""
+    """The positions of the elements, counted from the first one of the tensor."""
     b, sizes, strides = n.builder, n.dims("size"), n.dims("stride")
     first = _first_element(n)
     _require_inside(n, first, sizes, strides)
@@ -61,7 +61,7 @@ def _places(n: Node) -> Value:
 
 
 def _first_element(n: Node) -> Dim:
-    """Where the result begins; torch counts from the start of the memory that the tensor is in."""
+    """The first element of the result; torch counts from the start of the tensor's memory."""
     if n.get("storage_offset") is None:
         return 0
     start = n.meta("self").storage_offset()
@@ -71,7 +71,7 @@ def _first_element(n: Node) -> Dim:
 
 
 def _require_inside(n: Node, first: Dim, sizes: Sequence[Dim], strides: Sequence[Dim]) -> None:
-    """Refuse to look at memory outside the tensor; what symbols leave open, `gather` checks."""
+    """Refuse reads outside the tensor; `gather` checks those that depend on symbols."""
     if isinstance(first, int) and first < 0:
         raise looks_around()
     numbers = [d for d in (first, *sizes, *strides) if isinstance(d, int)]
@@ -85,7 +85,7 @@ def _require_inside(n: Node, first: Dim, sizes: Sequence[Dim], strides: Sequence
 
 
 def looks_around() -> UserError:
-    """The error for what needs more memory than that of the elements of a tensor."""
+    """The error for reads beyond the elements of a tensor."""
     return UserError(
         "as_strided of a tensor that is part of a larger one",
         reason="it looks at memory around the tensor",

@@ -1,6 +1,6 @@
 """Activations, one row each: parameters with their defaults, reference, formula for an element.
 
-What `unary` has already (relu, sigmoid, tanh, erf) is not repeated. Narrow floats are computed in
+Functions in `unary` (relu, sigmoid, tanh, erf) are not repeated here. Narrow floats are computed in
 float32: several steps in float16 would lose too much.
 """
 
@@ -51,7 +51,7 @@ def _positive(e: Expr, otherwise: Expr) -> Expr:
 
 
 def _softplus(e: Expr) -> Expr:
-    # log1p of a power that cannot overflow; NaN stays through the maximum.
+    # log1p of a power that cannot overflow; the maximum propagates NaN.
     return te.maximum(e, 0) + te.log1p(te.exp(-te.abs(e)))
 
 
@@ -172,7 +172,7 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def _signature(row: Activation) -> inspect.Signature:
-    """(x: Value, *, alpha: float = …): what the operator's declaration is read from."""
+    """(x: Value, *, alpha: float = …): the signature from which the operator is declared."""
     x = inspect.Parameter("x", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Value")
     named = [
         inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d, annotation="float")
@@ -188,7 +188,7 @@ def apply_activation(name: str, e: Expr, parameters: dict[str, float]) -> Expr:
 
 
 def _any(function: Any) -> Callable[..., Any]:
-    """A function whose parameters are those of its row of the table."""
+    """A function whose parameters are those of its table row."""
     return function
 
 

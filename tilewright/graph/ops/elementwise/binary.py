@@ -1,4 +1,4 @@
-"""Arithmetic on two tensors that broadcast, one row per operator."""
+"""Arithmetic on two tensors that are broadcast, one row per operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tilewright.tensor import te
 
 @dataclass(frozen=True, slots=True)
 class BinaryRow:
-    """One operator: NumPy's function, the formula for an element, what it applies to."""
+    """One operator: NumPy's function, the formula for an element, its element types."""
 
     reference: Callable[[Any, Any], Any]
     formula: Callable[[Expr, Expr], Expr]
@@ -34,7 +34,7 @@ class BinaryRow:
 
 
 def _divide(a: Array, b: Array) -> Array:
-    """Floats divide; integers round to zero, and divided by zero give zero."""
+    """Floats divide; integers round to zero, and divisions by zero give zero."""
     if not np.issubdtype(a.dtype, np.integer):
         return a / b
     quotient = a // b
@@ -70,7 +70,7 @@ BINARY: dict[str, BinaryRow] = {
 
 
 def declare_binary(name: str, row: BinaryRow, result: str | None = None) -> OpDef:
-    """An operator on two tensors of one element type, whose result has it too, or is `result`."""
+    """An operator on two tensors of one element type; `result` is its result's, if it differs."""
 
     def infer(a: Value, b: Value) -> Type:
         require_kind(row.kind, a, b)

@@ -1,4 +1,4 @@
-"""Numbers as bits: shifts, and bits seen as another type."""
+"""Numbers as bits: shifts, and reinterpretation as another type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tensor import te
 
 
 def _shifted(shift: Callable[[Expr, Expr], Expr], keeps_sign: bool) -> Callable[[Expr, Expr], Expr]:
-    """A shift that is right for all counts: too large or negative ones leave the sign alone."""
+    """A shift that is right for all counts: too large or negative ones leave only the sign."""
 
     def formula(x: Expr, count: Expr) -> Expr:
         bits = x.dtype.bits

@@ -45,7 +45,7 @@ def cast_symbolic(x: Value, *, dtype: DType, saturate: bool) -> Array | None:
     del saturate
     if dtype is STRING or x.dtype is STRING:
         return None
-    # Shape arithmetic is done in index expressions, whatever integers a model keeps them in.
+    # Shape arithmetic uses index expressions, whatever the integer type in the model.
     to = _INT64 if dtype.is_integer else dtype
     return map_known(partial(converted, dtype=to, saturate=False), x)
 

@@ -1,4 +1,4 @@
-"""What elementwise operators are made of: broadcast types, formulas over `te`, known elements."""
+"""Helpers for elementwise operators: broadcast types, formulas over `te`, known elements."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _integer_power(a: Array, b: Array) -> Array:
-    """Wraps around; a negative power is what 1 / a**-b rounds to, and 0 for 0."""
+    """Wraps around; a negative power is 1 / a**-b rounded, and 0 for 0."""
     a, b = np.broadcast_arrays(a, b)
     wide, power = a.astype(np.int64), b.astype(np.int64)
     inverse = np.where(wide == 1, 1, np.where(wide == -1, np.where(power & 1, -1, 1), 0))
@@ -77,7 +77,7 @@ def _power(a: Expr, b: Expr) -> Expr:
 
 
 def _integer_powers(a: te.Tensor, b: te.Tensor, shape: Sequence[Expr]) -> te.Tensor:
-    """By squaring, in a loop for each element: as a formula it would repeat itself without end."""
+    """By squaring, in a loop for each element: as a formula it would grow without bound."""
 
     def fill(ins: Sequence[Buffer], outs: Sequence[Buffer]) -> Stmt:
         indices = [Var(f"i{n}") for n in range(len(shape))]
@@ -101,7 +101,7 @@ def _by_squaring(x: Expr, y: Expr, out: Buffer, indices: tuple[Expr, ...]) -> St
     )
     start: Expr = te.const(1, x.dtype)
     if y.dtype.is_signed:
-        # 1 / x ** -y rounds to zero but for 1 and -1, whose powers repeat.
+        # 1 / x ** -y rounds to zero except for 1 and -1, whose powers repeat.
         start, y = te.select(y < 0, _inverse(x, y), start), te.maximum(y, 0)
     before = [Store(square, (), x), Store(left, (), y), Store(result, (), start)]
     loop = While(left[()] > 0, step)
@@ -147,10 +147,10 @@ def mod_symbolic(a: Value, b: Value, *, fmod: bool) -> Array | None:
 def _truncated(a: Expr, b: Expr) -> Expr:
     if not a.dtype.is_float:
         return te.truncmod(a, b)
-    # The quotient of narrower floats is exact enough in float64 to be truncated right.
+    # In float64, the quotient of narrower floats is exact enough to be truncated right.
     x, y = te.cast(a, "float64"), te.cast(b, "float64")
     quotient = te.trunc(x / y)
-    # Nothing is taken from what is smaller than the divisor, be that infinite.
+    # A dividend smaller than the divisor is the remainder, even if the divisor is infinite.
     remainder = te.select(te.abs(x) < te.abs(y), x, x - quotient * y)
     return te.cast(te.copysign(remainder, x), a.dtype)
 

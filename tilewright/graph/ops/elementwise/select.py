@@ -1,4 +1,4 @@
-"""Elements from one tensor or another."""
+"""Elements selected from one tensor or another."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 @dataclass(frozen=True, slots=True)
 class UnaryRow:
-    """One operator: NumPy's function, the formula for an element, what it applies to."""
+    """One operator: NumPy's function, the formula for an element, its element types."""
 
     reference: Callable[[Any], Any]
     formula: Callable[[Expr], Expr]
@@ -55,8 +55,8 @@ def _rounded_away(x: Array) -> Array:
 
 
 def _round_away(e: Expr) -> Expr:
-    """What is added is the number below one half: it brings nothing but halves, whose sums with it
-    are rounded to even, to the next whole number."""
+    """Adds the number below one half and truncates: that takes only halves to the next integer, as
+    their sums with it are rounded to even."""
     work = e.dtype if e.dtype.bits >= _FLOAT32.bits else _FLOAT32
     kind = work.numpy.type
     half = float(np.nextafter(kind(0.5), kind(0)))
@@ -97,7 +97,7 @@ UNARY: dict[str, UnaryRow] = {
     "atanh": UnaryRow(np.arctanh, te.atanh),
     "erf": UnaryRow(_erf_of, te.erf),
     "sigmoid": UnaryRow(_sigmoid, te.sigmoid),
-    #: Within 2**-12, for what is rounded to bytes.
+    #: Within 2**-12, for results that are rounded to bytes.
     "coarse_sigmoid": UnaryRow(_sigmoid, te.coarse_sigmoid),
     "floor": UnaryRow(np.floor, te.floor),
     "ceil": UnaryRow(np.ceil, te.ceil),

@@ -1,1 +1,1 @@
-"""Forms of operators that only passes make: blocked channels, Winograd, im2col, phases."""
+"""Forms of operators that only passes emit: blocked channels, Winograd, im2col, phases."""

@@ -1,4 +1,4 @@
-"""Blocked layouts of images and of what belongs to them; see `graph.layouts.images`."""
+"""Blocked layouts of images, weights and biases; see `graph.layouts.images`."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def pack_channels_compute(x: te.Tensor, *, block: int, out: TensorType) -> te.Te
 
 
 def blocked_array(x: Array, axis: int, block: int) -> Array:
-    """The array with blocks of `axis` as its innermost dimension, filled up with zeros."""
+    """The array with blocks of `axis` as its innermost dimension, padded with zeros."""
     missing = -x.shape[axis] % block
     pads = [(0, missing if n == axis else 0) for n in range(x.ndim)]
     full = np.pad(x, pads) if missing else x
@@ -161,7 +161,7 @@ def blocked_array(x: Array, axis: int, block: int) -> Array:
 
 
 def unblocked_array(x: Array, axis: int) -> Array:
-    """What `blocked_array` made this of, with what fills the last block."""
+    """The inverse of `blocked_array`, except that the padding of the last block stays."""
     joined = np.moveaxis(x, -1, axis + 1)
     shape = (*joined.shape[:axis], -1, *joined.shape[axis + 2 :])
     return joined.reshape(shape)

@@ -92,8 +92,8 @@ def conv_blocked_compute(
     window = Window.of(weight.shape[2:-2], strides, pads, dilations)
     image, work = window.padded(x, fill), accumulator(out.dtype)
     ro, ri = (te.reduce_axis(weight.shape[k], name=n) for k, n in ((1, "ro"), (-2, "ri")))
-    # Instructions for bytes read rows of pixels of any length where they are: those of an image are
-    # one dimension where each is multiplied by itself.
+    # Instructions for bytes read rows of pixels of any length in place: for a 1×1 kernel, all
+    # pixels of an image are one dimension.
     taps, rk = window.taps() if x.dtype.is_integer else (window.axes(),) * 2
     inputs, outputs = (known_dim(weight.shape[k]) or 1 for k in (1, 0))
     per_group = outputs // groups

@@ -1,7 +1,7 @@
 """Convolutions of images whose channels come last: N×1×spatial×C by weights O×kernel×C.
 
-The sum runs over the kernel and then over channels, which are neighbours in the image and in the
-weights. Each group of channels is a product of its own.
+The sum runs over the kernel and then over channels, which are contiguous in the image and in the
+weights. Each group of channels is a separate product.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def conv_last_compute(
         return te.sum(pixel.astype(work) * factor.astype(work), axis=[*axes, rc])
 
     if groups == 1:
-        # The dimension of one element is read at its index: so all from the batch on are rows.
+        # The dimension of one element is read by its index, so that all from the batch on are rows.
         def single(n: Expr, one: Expr, *i: Expr) -> Any:
             return product(n, one, rc, i[:-1], i[-1])
 

@@ -1,15 +1,15 @@
-"""Transposed convolutions as convolutions of each phase, put in place.
+"""Transposed convolutions as one convolution for all phases, which are then interleaved.
 
-With a stride of s, the results at s·q, s·q + 1, … s·q + s-1 (the phases) each see every s-th weight
-of the window. A convolution of the image computes all phases of a place as channels of their own;
-`phases_to_image` then puts the phases side by side:
+With a stride of s, the results at s·q, s·q + 1, … s·q + s-1 (the phases) each use every s-th weight
+of the window. A convolution of the image computes all phases of a position q as separate channels;
+`phases_to_image` then interleaves the phases:
 
     y = conv_transpose(x, w, strides=[2, 2])             w: C×O×4×4
     -->
     p = conv_blocked(x, w as 2·2·O×C×2×2, pads=…)        N×(2·2·O/b)×Q×R×b
     y = phases_to_image(p, strides=[2, 2], cut=…)        N×(O/b)×2Q×2R×b, cut to size
 
-Where the result stays blocked, every phase has its channels filled up to whole blocks.
+Where the result stays blocked, the channels of every phase are padded to whole blocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tilewright.tensor import te
 
 @conv_transpose.layouts
 def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """From blocked channels to blocked or to plain ones, with weights that are packed once."""
+    """From blocked channels to blocked or plain ones, with weights that are packed once."""
     x, phases = call.args[0], phases_of(call)
     is_wide = x is not None and accumulator(x.dtype) is x.dtype
     if x is None or phases is None or not is_wide or blocking.is_last:
@@ -59,7 +59,7 @@ def conv_transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> I
 
 @conv_transpose.cost
 def conv_transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
-    """What the plain form costs."""
+    """The cost of the plain form."""
     x, weight, _ = call.args
     assert x is not None and weight is not None
     products = count(x.shape) * count(weight.shape[1:])
@@ -67,7 +67,7 @@ def conv_transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> floa
 
 
 def _cost(blocking: Blocking, x: Value, out: TensorType, phases: Phases, channels: float) -> float:
-    """The products of all phases, and a copy that puts them in place."""
+    """The cost of the products of all phases, and of the copy that interleaves these."""
     products = count(x.shape[:1]) * count(x.shape[2:]) * prod(phases.kernel) * channels
     elements = count(out.shape) if phases.number > 1 else 0.0
     share = blocking.target.timing.conv.transposed
@@ -82,14 +82,14 @@ def _filled(channels: int, block: int) -> int:
 
 
 class Phases(NamedTuple):
-    """The convolution that gives all phases of a transposed one; numbers by spatial axis."""
+    """The convolution that computes all phases of a transposed one; numbers by spatial axis."""
 
     strides: tuple[int, ...]
-    #: Its kernel: how many weights of the window each phase sees.
+    #: Its kernel: how many weights of the window each phase uses.
     kernel: tuple[int, ...]
     #: Its padding, before all axes and then after.
     pads: tuple[int, ...]
-    #: What is cut off the phases side by side, before all axes and then after.
+    #: What is cut off the interleaved phases, before all axes and then after.
     cut: tuple[int, ...]
 
     @property
@@ -102,7 +102,7 @@ class Phases(NamedTuple):
 
 
 def phases_of(call: Call) -> Phases | None:
-    """The phases of a transposed convolution by constant weights; None where there are none."""
+    """The phases of a transposed convolution by constant weights; None where that is impossible."""
     _, weight, bias = call.args
     assert weight is not None
     if not weight.is_constant or (bias is not None and not bias.is_constant):
@@ -129,8 +129,8 @@ def _along(
 ) -> tuple[int, int, int, int, int]:
     """Along one axis: the kernel, its padding before and after, what is cut before and after.
 
-    The result at y lies in the phase (y + cut) mod step at the place q = (y + cut) div step, which
-    sees the pixels q, q - 1, … Places before the first and after the last result are left out.
+    The result at y is in the phase (y + cut) mod step at the position q = (y + cut) div step, which
+    uses the pixels q, q - 1, … Positions before the first and after the last result are left out.
     """
     kernel = -(-window // step)
     end = window + extra - cut_after
@@ -176,7 +176,7 @@ def _all_phases(
     inner: int,
     block: int,
 ) -> Value:
-    """N×(phases·O/b)×places×b: the phases of every place, the channels of each together."""
+    """N×(phases·O/b)×positions×b: all phases of every position, each phase's channels together."""
     rows = builder.constant(phase_weights(weight, phases), x.dtype)
     packed = builder.emit("pack_conv_weights", rows, in_block=inner, out_block=block)
     added = None
@@ -187,7 +187,7 @@ def _all_phases(
 
 
 def phase_weights(weight: Array, phases: Phases) -> Array:
-    """C×O×window as (phases·O)×C×kernel: the last weight that a phase sees comes first."""
+    """C×O×window as (phases·O)×C×kernel: the last weight that a phase uses comes first."""
     rank = phases.rank
     pairs = list(zip(phases.kernel, phases.strides, strict=True))
     for n, (k, s) in enumerate(pairs):
@@ -200,7 +200,7 @@ def phase_weights(weight: Array, phases: Phases) -> Array:
 
 
 def _widened(array: Array, axis: int, extent: int) -> Array:
-    """With zeros along an axis up to an extent."""
+    """Padded with zeros along an axis up to an extent."""
     missing = extent - array.shape[axis]
     after = [(0, missing if n == axis else 0) for n in range(array.ndim)]
     return np.pad(array, after) if missing else array

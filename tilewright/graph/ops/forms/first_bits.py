@@ -1,4 +1,4 @@
-"""Elements of float32 rounded to the bits that products of TF32 take of them."""
+"""Elements of float32 rounded to the bits that products of TF32 use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-#: Bits of a fraction that are dropped. A number plus itself so many places further to the left
-#: drops them as it is rounded; numbers from the limit on would be too large for that.
+#: Bits of a fraction that are dropped. Adding a number to itself shifted left by this many bits
+#: rounds them away; numbers from the limit on would overflow.
 _DROPPED: Final = 13
 _FACTOR: Final = (1 << _DROPPED) + 1
 _LIMIT: Final = 2.0**100

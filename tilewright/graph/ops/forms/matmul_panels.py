@@ -1,7 +1,7 @@
-"""Products by weights of a few bits, laid out in panels of outputs that are read in order.
+"""Products by weights of a few bits, in panels of outputs that are read sequentially.
 
-What `matmul_nbits` has in rows is here side by side for many outputs: vectors of bytes hold the
-weights of neighbouring outputs, which are unpacked in registers, where they are multiplied.
+The rows of `matmul_nbits` are interleaved here for many outputs: vectors of bytes hold the weights
+of adjacent outputs, which are unpacked in registers, right before the multiplication.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
 _UINT8 = DType.of("uint8")
-#: Outputs of a panel: a cache line of bytes.
+#: Outputs in a panel: a cache line of bytes.
 PANEL: Final = 64
 
 
@@ -65,7 +65,7 @@ def in_panels(stored: Array, bits: int) -> Array:
 
 
 def side_by_side(rows: Array) -> Array:
-    """Rows N×M as panels×M×64, filled up with zeros."""
+    """Rows N×M as panels×M×64, padded with zeros."""
     panels = -(-len(rows) // PANEL)
     full = np.zeros((panels * PANEL, rows.shape[1]), rows.dtype)
     full[: len(rows)] = rows
@@ -92,7 +92,7 @@ def matmul_panels_reference(
 def _unpacked(
     weight: Array, scales: Array, zero_points: Array | None, bits: int, block: int
 ) -> Array:
-    """Panels of weights as they are multiplied, panels×K×64."""
+    """Panels of weights as real numbers, panels×K×64."""
     panels, blocks = scales.shape[:2]
     parts = weight.reshape(panels, blocks, 1, -1, PANEL)
     shifts = np.arange(0, 8, bits, dtype=np.uint8).reshape(-1, 1, 1)
@@ -126,7 +126,7 @@ def matmul_panels_compute(
 
         def term(part: int) -> tuple[Expr, Expr]:
             stored = byte >> (part * bits) if part else byte
-            # What is shifted to the lowest bits last has nothing above it.
+            # The last part has no bits above it when it is shifted down.
             stored = stored if part == count - 1 else stored & (2**bits - 1)
             factor = te.cast(x[(*row, g * block + part * per_block + h)], work)
             return factor, te.cast(stored, work) - zero

@@ -1,4 +1,4 @@
-"""Elements rounded to a narrower type of floats, in which finite numbers stay finite."""
+"""Elements rounded to a narrower type of floats, where finite numbers stay finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""im2col: all that lies under a window, copied, so that a convolution is a product."""
+"""im2col: the elements under each window, copied, so that a convolution is a product."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def patches_compute(
 
 
 def _inside(window: Window, at: Sequence[Expr], extents: Sequence[Expr]) -> list[Expr]:
-    """That a place lies in the image, where it may not."""
+    """The conditions for a position to be in the image, for sides where it may not be."""
     conditions: list[Expr] = []
     for n, (index, extent) in enumerate(zip(at, extents, strict=True)):
         conditions += [index >= 0] if known_dim(window.before[n]) != 0 else []

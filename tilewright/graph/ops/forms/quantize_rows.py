@@ -18,7 +18,7 @@ from tilewright.tensor import te
 
 _FLOAT32, _INT8, _INT32 = (DType.of(t) for t in ("float32", "int8", "int32"))
 _LOWEST, _STEPS = -128.0, 255.0
-#: A row whose scale is less is taken for zeros: the inverse must be a number.
+#: Rows with a smaller scale are treated as zeros: the inverse must be finite.
 LEAST: Final = 1e-30
 
 

@@ -1,4 +1,4 @@
-"""Elements times a factor as bytes, without a zero point."""
+"""Elements times a factor, as bytes without a zero point."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Convolutions by 3×3 windows of stride 1 with fewer products, each in one kernel.
 
     winograd_conv      N×(C/b)×H×W×b by weights (O/c)×(C/b)×b×3×3×c: N×(O/c)×H×W×c
-    winograd_strips    the same by weights that are transformed: t×t×(O/c)×(C/b)×b×c
+    winograd_strips    the same by transformed weights: t×t×(O/c)×(C/b)×b×c
 
 Windows, weights and products are transformed as by the operators of `winograd_planes`. The first
-transforms weights where they are used, a block of channels at a time, so that they take no more
-memory than those of direct convolution: that pays where there are few tiles and many channels. The
-second is for large images: a strip of tiles at a time goes through all of it and stays near.
+operator transforms weights where they are used, a block of channels at a time, so that they take no
+more memory than those of direct convolution: that pays where there are few tiles and many channels.
+The second is for large images: all steps are computed for one strip of tiles at a time, in caches.
 """
 
 from __future__ import annotations

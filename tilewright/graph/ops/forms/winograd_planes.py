@@ -1,13 +1,13 @@
-"""Convolutions with fewer products (Winograd): tiles of images are transformed.
+"""Convolutions with fewer products (Winograd): operators that transform tiles of images.
 
     winograd_tiles     N×(C/b)×H×W×b as t×u×N×tiles×groups×(C/b)×b: transformed windows
     winograd_weights   kernel×C×O as t×u×groups×C×O, in NumPy: once, at compile time
     winograd_image     t×u×N×tiles×(O/c)×c back to N×(O/c)×H×W×c, with the bias
 
-Between them each of the t×u planes is multiplied by its weights, over all groups and channels.
+In between, each of the t×u planes is multiplied by its weights, over all groups and channels.
 Windows of t pixels give tiles of m = t - r + 1 results of r taps along an axis, so that m×m results
-of 3×3 taps cost t×t products a channel in place of 9×m×m. Longer kernels, and those that move by
-steps, come in groups of r taps (`transforms.Along`).
+of 3×3 taps cost t×t products per channel instead of 9×m×m. Longer kernels, and strided ones, are
+split into groups of r taps (`transforms.Along`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-#: Multiplications for which NumPy's BLAS does not wake its threads: these wait for one another
-#: longer than the work takes. So many columns in float64 stay in the caches as well.
+#: Multiplications for which NumPy's BLAS does not use its threads: synchronizing these would take
+#: longer than the work. This many columns in float64 stay in the caches as well.
 _AT_ONCE = 1 << 18
 
 # ---- windows ------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def winograd_tiles_reference(
 
 
 def _pixels(axis: Along, tiles: int) -> Array:
-    """The pixels that are read, tiles×groups×planes."""
+    """The pixels that are read, as tiles×groups×planes."""
     tile, group, plane = np.ogrid[:tiles, : axis.groups, : axis.planes]
     return np.asarray(axis.at(tile, plane, group))
 
@@ -114,7 +114,7 @@ def winograd_tiles_compute(
 
         return chosen(by_parity(down.matrices.window, read), i)
 
-    # Along an axis that is not transformed, windows are single pixels.
+    # Along an axis without a transform, windows are single pixels.
     both = down.planes > 1 and across.planes > 1
     shape = [size, batch, tall, many, image.shape[3], blocks, block]
     rows = te.compute(shape, row, name="window_rows") if both else None

@@ -1,4 +1,4 @@
-"""Images sampled at any places, and grids of such places."""
+"""Images sampled at arbitrary positions, and grids of such positions."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tilewright.ir import Expr, as_expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-#: Where samples count: the first and the last element around a place, from the one below it.
+#: The first and the last element that are used, relative to the one below the position.
 AROUND = {"nearest": (0, 0), "linear": (0, 1), "cubic": (-1, 2)}
-#: Places further away are no integers that could be counted with.
+#: Positions further away do not fit an integer.
 _FAR: Final = 2.0**62
 PADDINGS = ("zeros", "border", "reflection")
 _A = -0.75
@@ -256,7 +256,7 @@ def _product(factors: Sequence[Expr]) -> Expr:
 
 
 def _share(mode: str, part: Expr, k: int) -> Expr:
-    """The weight of the element `k` above the one below a place."""
+    """The weight of the element `k` above the one below a position."""
     if mode == "nearest":
         return te.const(1, part.dtype)
     if mode == "linear":
@@ -274,7 +274,7 @@ def _sampled(
     if padding == "reflection":
         ends = zip(steps, extents, strict=True)
         steps = [_reflected_pixel(s, n, align_corners) for s, n in ends]
-    # Clamped so that nothing must be checked; what was outside is zero, or the border.
+    # Clamped, so that no check is needed; what was outside is zero, or the border.
     held = [te.maximum(te.minimum(s, n - 1), 0) for s, n in zip(steps, extents, strict=True)]
     pixel = x[(*image, *held)]
     if padding != "zeros":
@@ -284,7 +284,7 @@ def _sampled(
 
 
 def _reflected_pixel(step: Expr, extent: Expr, align_corners: bool) -> Expr:
-    """A place mirrored at the middles, or at the outer edges, of the border pixels."""
+    """A position mirrored at the centres, or at the outer edges, of the border pixels."""
     if align_corners:
         last = extent - 1
         phase = step % te.maximum(last * 2, 1)

@@ -1,4 +1,4 @@
-"""Image files as tensors; this runs on the host, by Pillow."""
+"""Image files as tensors; decoded on the host, by Pillow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.graph.ir.types import TensorType, Type, fresh_dim
 from tilewright.graph.ops.elementwise.elementwise import require_kind
 from tilewright.support.errors import UserError
 
-#: The channels of each kind of result, and what Pillow calls it.
+#: The channels of each kind of result, and Pillow's name for it.
 _KINDS: Final = {"rgb": (3, "RGB"), "bgr": (3, "RGB"), "grayscale": (1, "L")}
 
 

@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes that overlap, those with the highest scores."""
+"""Non-maximum suppression: of boxes that overlap, those with the highest scores are kept."""
 
 # pyright: reportMissingParameterType=false
 
@@ -127,7 +127,7 @@ def _single(b: Any, value: Value | None, default: float, dtype: str) -> Value:
 
 
 def _most(max_output: Value | None, count: Expr) -> Expr:
-    """How many boxes of a class there can be, for their rows to have a place."""
+    """The most boxes of a class, for which rows are allocated."""
     if max_output is None:
         return as_expr(0)
     known = None if max_output.known is None else known_dim(max_output.known.ravel()[0])

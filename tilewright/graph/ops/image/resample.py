@@ -1,6 +1,6 @@
-"""What resizing along one axis is made of: coordinates in the source, the nearest elements there.
+"""Helpers for resizing along one axis: coordinates in the source, the nearest elements there.
 
-Coordinates are computed in float64, so that ties between two elements fall as they do by hand.
+Coordinates are computed in float64, so that ties between two elements are decided as by hand.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tilewright.tensor import te
 
 
 class Scaled(NamedTuple):
-    """Numbers, arrays or expressions: place in the result, scale, extents of the source and of the
-    result (`exact` before it was rounded), ends of the part that is resized."""
+    """Numbers, arrays or expressions: position in the result, scale, extents of the source and of
+    the result (`exact` before rounding), ends of the part that is resized."""
 
     place: Any
     scale: Any
@@ -48,7 +48,7 @@ def _half_pixel(s: Scaled) -> Any:
 
 
 def _symmetric(s: Scaled) -> Any:
-    """The middle of the source is in the middle of the result."""
+    """The centre of the source is at the centre of the result."""
     return s.source / 2.0 * (1.0 - s.target / s.exact) + _half_pixel(s)
 
 
@@ -71,7 +71,7 @@ def _zero(s: Scaled) -> Any:
 
 
 class Coordinates(NamedTuple):
-    """Where a place of the result lies in the source; `one`: if the result has one element."""
+    """The source coordinate of a position in the result; `one`: if the result has one element."""
 
     several: Callable[[Scaled], Any]
     one: Callable[[Scaled], Any]
@@ -157,13 +157,13 @@ def resample_coordinates_compute(
 
 
 def as_double(value: Any) -> Expr:
-    """A number as coordinates are computed."""
+    """A number in the type of coordinates."""
     return te.cast(as_expr(value), "float64")
 
 
 # ---- the nearest element ------------------------------------------------------------------------
 
-#: How a coordinate becomes a place, in NumPy and as an expression; both know the same functions.
+#: How a coordinate is rounded, in NumPy and as an expression; both have the same functions.
 NEAREST: dict[str, Callable[[Any, Any], Any]] = {
     "round_prefer_floor": lambda m, x: m.ceil(x - 0.5),
     "round_prefer_ceil": lambda m, x: m.floor(x + 0.5),
@@ -218,7 +218,7 @@ def repeat_elements_compute(x: te.Tensor, *, repeats: int, axis: int, out: Tenso
 
 
 def held_inside(place: Expr, extent: Expr) -> Expr:
-    """A place, or the nearest there is."""
+    """A position, clamped to the tensor."""
     return te.maximum(te.minimum(place, extent - 1), 0)
 
 

@@ -1,4 +1,4 @@
-"""Resizing along one axis by sums: which elements count at a coordinate, and how much."""
+"""Resizing along one axis by sums: the elements used at a coordinate, and their weights."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tilewright.graph.sizes.axes import tidy
 from tilewright.ir import Expr, as_expr, maximum
 from tilewright.tensor import te
 
-#: Sums of at most so many elements are unrolled.
+#: Sums of at most this many elements are unrolled.
 _FEW = 8
 
-#: How far to each side of a coordinate elements count.
+#: How far to each side of a coordinate elements are used.
 RADIUS = {"linear": 1, "cubic": 2}
 
 
@@ -49,7 +49,7 @@ def resample_weights(
 
 
 def _count(mode: str, numerator: Dim, denominator: Dim, antialias: bool) -> Expr:
-    """How many elements count at each coordinate."""
+    """How many elements are used at each coordinate."""
     radius = RADIUS[mode]
     if not antialias:
         return as_expr(2 * radius)

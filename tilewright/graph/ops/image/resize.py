@@ -1,7 +1,7 @@
 """Images and other tensors in another size, one axis after the other.
 
-Along an axis, an element of the result stands at some coordinate of the source (`resample`): it is
-the nearest element there, or a sum of the elements around with weights.
+Along an axis, an element of the result has a coordinate in the source (`resample`): it is the
+nearest element there, or a weighted sum of the elements around it.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def resize_decompose(
 
 
 def _in_order(plan: list[ResizedAxis]) -> list[tuple[int, ResizedAxis]]:
-    """Axes that grow come last, inner ones before outer ones: to go along an inner axis costs the
-    most, and so is done while the tensor is small."""
+    """Axes that grow come last, inner ones before outer ones: resizing along an inner axis costs
+    the most, and so is done while the tensor is small."""
 
     def cost(numbered: tuple[int, ResizedAxis]) -> tuple[bool, int]:
         axis = numbered[1]
@@ -204,7 +204,7 @@ def _nearest(b: Any, x: Value, at: Value, axis: ResizedAxis, **how: Any) -> Valu
 
 
 def _whole_times(axis: ResizedAxis, coordinates: str, nearest: str) -> int:
-    """How often each element is there in a row, where that is the same for all; else 0."""
+    """How often each element is repeated, where that is the same for all; else 0."""
     top, bottom = known_dim(axis.numerator), known_dim(axis.denominator)
     if top is None or bottom is None or not bottom or top % bottom:
         return 0

@@ -86,7 +86,7 @@ def roi_align_reference(
 
 
 def _shares(image: Array, at: Array) -> Array:
-    """The shares of the four pixels around a place, of each channel."""
+    """The weighted four pixels around a position, of each channel."""
     limits = np.array(image.shape[1:])
     if (at < -1).any() or (at > limits).any():
         return np.zeros((4, len(image)))
@@ -145,7 +145,7 @@ def _sampling(
     rows, columns = size
     scale, averages = spatial_scale, mode == "avg"
     offset = 0.5 if half_pixel else 0.0
-    # Regions without a size of their own have at least one pixel, unless pixels have middles.
+    # Regions have at least one pixel, unless coordinates are of the centres of pixels.
     least = -math.inf if half_pixel else 1.0
 
     @script
@@ -180,7 +180,7 @@ def _sampling(
                             inside = -1.0 <= y <= element(height) and -1.0 <= z <= element(width)
                             y_ = max(min(y, element(height - 1)), 0.0)
                             z_ = max(min(z, element(width - 1)), 0.0)
-                            # Clamped once more: NaN is nowhere.
+                            # Clamped once more, for NaN.
                             above = max(min(y_.astype(i64), height - 1), 0)
                             before = max(min(z_.astype(i64), width - 1), 0)
                             below = min(above + 1, height - 1)
@@ -279,7 +279,7 @@ def _maxima(dtype: DType, size: Ints, scale: float) -> Function:
             high = max(te.floor(rois[region, 4] * scale + 0.5).astype(i64) - top + 1, 1)
             for row in range(rows):
                 for column in range(columns):
-                    # Bins begin and end at whole pixels: the quotients down and up.
+                    # Bins begin and end at integer pixels: the quotients rounded down and up.
                     y = max(min(row * high // rows + top, height), 0)
                     y_ = max(min((row * high + high + rows - 1) // rows + top, height), 0)
                     z = max(min(column * wide // columns + left, width), 0)

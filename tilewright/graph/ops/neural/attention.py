@@ -1,7 +1,7 @@
 """Scaled dot-product attention.
 
-Queries are B×H×L×D, keys B×G×M×D, values B×G×M×E; H is a multiple of G, and neighbouring heads
-share keys and values. Keys and values that were cached are concatenated in front by the caller.
+Queries are B×H×L×D, keys B×G×M×D, values B×G×M×E; H is a multiple of G, and adjacent heads share
+keys and values. Cached keys and values are prepended by the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilewright.ir import Expr
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-#: The stages of the scores that can be asked for.
+#: The stages of the scores that can be results.
 STAGES = ("none", "scaled", "capped", "masked", "softmax")
 
 
@@ -207,7 +207,7 @@ def _products(q: te.Tensor, k: te.Tensor) -> te.Tensor:
 
 
 def _shared(head: Expr, heads: Expr, shared: Expr) -> Expr:
-    """The head of the keys that a head of the queries sees."""
+    """The head of the keys that a head of the queries uses."""
     if heads is shared:
         return head
     h, s = known_dim(heads), known_dim(shared)
@@ -248,7 +248,7 @@ def _visible(
     past_length: Dim,
     windows: tuple[int, int],
 ) -> list[Expr]:
-    """What must hold for a query to see a key."""
+    """The conditions for a query to attend to a key."""
     key, conditions = i[3], list[Expr]()
     at = i[2] + past_length
     if lengths is not None:
@@ -262,7 +262,7 @@ def _visible(
 
 
 def _softmax(scores: te.Tensor, is_narrow: bool) -> te.Tensor:
-    """Along the keys; a query that sees none gets zeros. What is narrow is rounded to 16 bits."""
+    """Along the keys; zeros for a query that attends to none. `is_narrow`: 16 bits suffice."""
     zero = te.const(0, scores.dtype)
     greatest = reduce_over(te.max, scores, (3,), True, name="greatest")
 

@@ -1,4 +1,4 @@
-"""Normalisation of channels: with given moments, with those of the batch, or of each image."""
+"""Normalisation of channels: by given moments, by those of the batch, or of each image."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def lrn_reference(x: Array, *, size: int, alpha: float, beta: float, bias: float
 @lrn.compute
 def lrn_compute(x: te.Tensor, *, size: int, alpha: float, beta: float, bias: float) -> te.Tensor:
     work = accumulator(x.dtype)
-    # Channels that are not there add nothing, however many of them the window spans.
+    # Channels beyond the ends add nothing, however many of them the window spans.
     most = known_dim(x.shape[1])
     before, after = (n if most is None else min(n, most) for n in ((size - 1) // 2, size // 2))
     k = te.reduce_axis(before + after + 1, name="k")

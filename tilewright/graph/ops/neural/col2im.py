@@ -1,4 +1,4 @@
-"""Columns of sliding blocks put together to images; what overlaps is added."""
+"""Columns of sliding blocks combined into images; overlapping elements are added."""
 
 from __future__ import annotations
 

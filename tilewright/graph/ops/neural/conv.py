@@ -86,7 +86,7 @@ def conv_compute(
     return with_bias(total, bias, result, "conv_bias")
 
 
-#: What it is called where the number of spatial axes is to be seen.
+#: Names by the number of spatial axes.
 for _rank in (1, 2, 3):
     OPS[f"conv{_rank}d"] = conv
 
@@ -116,7 +116,7 @@ def _check_groups(channels: Expr, inputs: Expr, outputs: Expr, groups: int) -> N
 
 
 def require_fill(x: Value, fill: int) -> None:
-    """Refuse padding that elements of the image cannot be."""
+    """Refuse a padding value that does not fit the image's type."""
     if fill and not (x.dtype.is_integer and x.dtype.min_value <= fill <= x.dtype.max_value):
         raise UserError(f"{x} is padded with {fill}", reason="only integers of its type can be")
 
@@ -128,7 +128,7 @@ def require_bias_type(bias: Value | None, result: DType) -> None:
 
 
 def require_bias(bias: Value | None, channels: Expr) -> None:
-    """Refuse a bias that has not one element for each channel."""
+    """Refuse a bias without exactly one element for each channel."""
     if bias is None:
         return
     if bias.ndim != 1:
@@ -154,7 +154,7 @@ def with_bias(
 def convolved(
     image: te.Tensor, weight: te.Tensor, window: Window, groups: int, work: DType
 ) -> te.Tensor:
-    """The sum of products for an image that is padded already."""
+    """The sum of products for an image that is already padded."""
     places = Window(window.kernel, window.strides, window.dilations, *(((0,) * window.rank,) * 2))
     spatial = places.places(image.shape[2:])
     shape = (image.shape[0], weight.shape[0], *spatial)
@@ -186,7 +186,7 @@ def _depthwise(
     groups: int,
     work: DType,
 ) -> te.Tensor:
-    """Every channel by itself: nothing is summed over channels."""
+    """Each channel separately: nothing is summed over channels."""
     rk = window.axes()
     outputs = known_dim(weight.shape[0])
 
@@ -206,7 +206,7 @@ def _grouped(
     groups: int,
     work: DType,
 ) -> te.Tensor:
-    """The groups as a dimension of their own, so that each is a plain contraction."""
+    """The groups as a separate dimension, so that each is a plain contraction."""
     per_group, inputs = simplify_size(te.floordiv(shape[1], groups)), weight.shape[1]
     rc, (taps, axes) = te.reduce_axis(inputs, name="rc"), window.taps()
 

@@ -1,4 +1,4 @@
-"""How `conv` carries blocked channels: which of the operators of `conv_blocked`, at what cost."""
+"""How `conv` computes blocked channels: by which operator of `conv_blocked`, at what cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.graph.ops.reduce.reduced import accumulator
 from tilewright.graph.sizes.naturals import simplify_size
 from tilewright.ir import DType, Expr
 
-#: Instructions for bytes add up so many products.
+#: The number of products that instructions for bytes add up.
 _TOGETHER: Final = 4
 
 
@@ -31,7 +31,7 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
     if not constant or channels_of(x.type) is None or accumulator(out.dtype) is not out.dtype:
         return
     groups, is_narrow = int(call.attrs["groups"]), x.dtype is not out.dtype
-    # Of integers, only bytes are multiplied so.
+    # Of integers, there are only products of bytes.
     if x.dtype.is_integer and (x.dtype.bits > 8 or not is_narrow):
         return
     if groups == 1:
@@ -44,7 +44,7 @@ def conv_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Fo
 
 @conv.cost
 def conv_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
-    """What the plain form costs."""
+    """The cost of the plain form."""
     x, weight, _ = call.args
     assert x is not None and weight is not None
     products = count(out.shape) * count(weight.shape[1:])
@@ -80,8 +80,8 @@ def _are_few(blocking: Blocking, x: Value) -> bool:
 
 
 def _few_bytes(blocking: Blocking, call: Call, block: int, results: float) -> Form:
-    """From a plain image of few channels, which are filled up to as many as instructions add up at
-    once, and no more."""
+    """From a plain image of few channels, which are padded only to the number of channels that
+    instructions add up at once."""
     x, _, _ = call.args
     assert x is not None
     inputs = -(-int(channels_of(x.type) or 0) // _TOGETHER) * _TOGETHER
@@ -116,8 +116,8 @@ def _grouped(blocking: Blocking, call: Call, out: TensorType, groups: int) -> It
 
 
 def _group_blocks(blocking: Blocking, type_: TensorType, size: int, other: DType) -> list[int]:
-    """The blocks that groups of so many channels are whole ones of. Those of bytes, whose sums have
-    another type, may be narrower than the image would have them: instructions need them."""
+    """The widths of blocks that divide groups of `size` channels. Those of bytes, whose sums have
+    another type, may be narrower than is best for the image: instructions need them."""
     options = blocking.widths if type_.dtype is not other else blocking.blocks(type_)
     return [width for width in options if size % width == 0][:2]
 
@@ -172,13 +172,13 @@ def _depthwise_emit(call: Call, block: int) -> Emit:
 
 
 def _channels_last(blocking: ChannelsLast, call: Call, out: TensorType) -> Iterator[Form]:
-    """Few channels are filled up with zeros, so that those of a pixel are loaded at once."""
+    """Few channels are padded with zeros, so that those of a pixel are loaded at once."""
     x, weight, _ = call.args
     assert x is not None and weight is not None
     channels, outputs = channels_of(x.type), channels_of(out)
     if channels is None or outputs is None or not weight.is_constant:
         return
-    # Of integers, only bytes are multiplied so.
+    # Of integers, there are only products of bytes.
     if x.dtype.is_integer and (x.dtype.bits > 8 or out.dtype.bits != 32):
         return
     cost = blocking.convolution(count(out.shape) * count(weight.shape[1:]), x.dtype, last=True)
@@ -208,7 +208,7 @@ def _last_emit(call: Call) -> Emit:
 
 
 def _is_product(call: Call) -> bool:
-    """Whether each pixel is multiplied by itself."""
+    """Whether it is a 1×1 convolution of stride 1: a product by the pixels as rows."""
     weight, attrs = call.args[1], call.attrs
     assert weight is not None
     ones = (*weight.shape[2:], *attrs["strides"], attrs["groups"])

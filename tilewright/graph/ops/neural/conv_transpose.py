@@ -1,7 +1,7 @@
-"""Transposed convolutions: every pixel spreads over a window of the result.
+"""Transposed convolutions: every pixel contributes to a window of the result.
 
 The products of all pixels with all weights are one contraction; then every element of the result
-collects those that reach it.
+sums those that contribute to it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def conv_transpose_compute(
 def _products(
     x: te.Tensor, weight: te.Tensor, window: Window, groups: int, work: DType
 ) -> te.Tensor:
-    """N×groups×(O/groups)×kernel×spatial: what every pixel gives to every element of its window."""
+    """N×groups×(O/groups)×kernel×spatial: every pixel times every weight of its window."""
     count = te.floordiv(x.shape[1], groups) if groups > 1 else x.shape[1]
     rc, rank = te.reduce_axis(count, name="rc"), window.rank
 

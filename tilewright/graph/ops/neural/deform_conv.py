@@ -97,14 +97,14 @@ def deform_conv_reference(
 
 
 def _places(window: Window, axis: int, k: Sequence[int], places: Sequence[int]) -> Array:
-    """Where an element of the window lies along one axis, before it is moved."""
+    """The position of a window's element along one axis, before the offset is added."""
     steps: Array = np.arange(places[axis]) * window.strides[axis]
     start = k[axis] * window.dilations[axis] - window.cut[axis][0]
     return (steps + start).reshape([-1 if b == axis else 1 for b in range(window.rank)])
 
 
 def _sampled(image: Array, at: Sequence[Array]) -> Array:
-    """An image read between its elements; there are zeros around it."""
+    """An image sampled between its elements, with zeros around it."""
     lows = [np.floor(a).astype(np.int64) for a in at]
     total = np.zeros(np.broadcast_shapes(*(a.shape for a in at)))
     for corner in itertools.product((0, 1), repeat=image.ndim):
@@ -151,7 +151,7 @@ def _columns(
     offset_groups: int,
     places: Sequence[Expr],
 ) -> te.Tensor:
-    """N×C×kernel×places: what lies under each element of the window at each place."""
+    """N×C×kernel×positions: the sample for each element of the window at each position."""
     rank, work = window.rank, accumulator(x.dtype)
 
     def element(n: Expr, c: Expr, *i: Expr) -> Expr:
@@ -170,7 +170,7 @@ def _columns(
 
 
 def _entry(window: Window, groups: int, channels: Expr, c: Expr, k: Sequence[Expr]) -> Expr:
-    """Which offset, counted over groups and elements of the kernel, a channel takes."""
+    """The offset of a channel, counted over groups and elements of the kernel."""
     position = te.const(0) if groups == 1 else te.floordiv(c * groups, channels)
     for extent, index in zip(window.kernel, k, strict=True):
         position = position * as_expr(extent) + index

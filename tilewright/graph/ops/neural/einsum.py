@@ -1,9 +1,9 @@
-"""Einstein sums: products of several tensors, summed over the letters that the result leaves out.
+"""Einstein sums: products of several tensors, summed over the letters that the result lacks.
 
     b.einsum(a, b, equation="bij,bjk->bik")
 
-Two operands make one contraction, whatever the order of their dimensions; more are contracted two
-by two from the left. `...` stands for any number of dimensions, which are broadcast.
+Two operands make one contraction, whatever the order of their dimensions; more are contracted
+pairwise from the left. `...` stands for any number of dimensions, which are broadcast.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _output(equation: str, term: str, dots: int) -> Labels:
 
 
 def _implicit(inputs: Sequence[Labels], dots: int) -> Labels:
-    """Without an arrow: letters that occur once, in the order of the alphabet."""
+    """Without an arrow: letters that occur once, in alphabetical order."""
     letters = [k for labels in inputs for k in labels if isinstance(k, str)]
     return (*reversed(range(dots)), *sorted(k for k in set(letters) if letters.count(k) == 1))
 
@@ -140,7 +140,7 @@ def _contracted(
     extents: dict[Label, Expr],
     work: DType,
 ) -> te.Tensor:
-    """The product of one or two tensors, summed over what the output does not name."""
+    """The product of one or two tensors, summed over the labels that the output lacks."""
     inside = dict.fromkeys(k for _, labels in operands for k in labels if k not in output)
     over = {k: te.reduce_axis(extents[k], name=f"k{k}") for k in inside}
 

@@ -1,4 +1,4 @@
-"""Pooling over all of an image."""
+"""Pooling over whole images."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def layer_norm_compute(
 def _with(
     value: Expr, scale: te.Tensor | None, bias: te.Tensor | None, given: tuple[Expr, ...]
 ) -> Expr:
-    """The value with the parameters that are there, whose elements are `given`."""
+    """The value with scale and bias, as far as these exist, whose elements are `given`."""
     return scaled(value, None if scale is None else given[0], None if bias is None else given[-1])
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices: plain, with an addend, and by a weight of one row per output."""
+"""Products of matrices: plain, with an addend, and by weights with one row per output."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def gemm_reference(
 
 
 def _factor(number: float, dtype: Any) -> Any:
-    """Whole factors stay within integers; others make floats of them."""
+    """Integral factors keep integers; others convert them to floats."""
     is_whole = not DType.of(dtype).is_float and float(number).is_integer()
     return np.array(int(number)).astype(dtype) if is_whole else number
 
@@ -204,7 +204,7 @@ def gemm_compute(
 
 
 def _scaled(e: Expr, factor: float) -> Expr:
-    """Whole factors stay within integers; others make floats of them."""
+    """Integral factors keep integers; others convert them to floats."""
     if factor == 1:
         return e
     if e.dtype.is_float:

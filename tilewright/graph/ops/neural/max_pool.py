@@ -1,4 +1,4 @@
-"""The greatest elements of windows of images N×C×spatial, and where they are."""
+"""The greatest elements of windows of images N×C×spatial, and their positions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _with_indices(
     column_major: bool,
     stays: bool,
 ) -> tuple[te.Tensor, te.Tensor]:
-    """The greatest elements, and where they are: in the window first, as a small number."""
+    """The greatest elements, and their positions: first in the window, as small integers."""
     names = ["n", "c", *seen.window.names]
 
     def place(*i: Expr) -> Any:

@@ -1,4 +1,4 @@
-"""What normalisations share: mean and variance over axes, in float32 at least."""
+"""Helpers for normalisations: mean and variance over axes, in float32 at least."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.tensor import te
 
 
 def moments(x: te.Tensor, axes: Ints, name: str) -> tuple[te.Tensor, te.Tensor]:
-    """The mean and the variance over these axes, which become 1."""
+    """The mean and the variance over these axes, whose extents become 1."""
     work = accumulator(x.dtype)
     count = te.cast(count_of(x.shape, axes), work)
     total = reduce_over(te.sum, x, axes, True, lambda e: te.cast(e, work), f"{name}_sum")
@@ -42,7 +42,7 @@ def scaled(e: Expr, scale: Any, bias: Any) -> Expr:
 
 
 def require_channels(x: Value, *parameters: Value) -> None:
-    """Refuse parameters that have not one element for each channel of N×C×…"""
+    """Refuse parameters without exactly one element for each channel of N×C×…"""
     if x.ndim < 2:
         raise UserError(f"{x} has no channels", reason="they are its second dimension")
     for p in parameters:

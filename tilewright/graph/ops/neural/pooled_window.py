@@ -1,8 +1,8 @@
-"""Windows of pooling over images of known or symbolic extents: which elements are looked at.
+"""Windows of pooling over images of known or symbolic extents: which taps are visited.
 
-A window may be far larger than its image, where padding makes a place for it. What lies outside of
-the image counts for nothing, so that only the taps that can lie inside are looked at: from the
-first that does, as many as the image has room for.
+A window may be far larger than its image, if padding makes room for it. Elements outside the image
+do not count, so that only taps that can be inside are visited: from the first one that is, as many
+as fit in the image.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tilewright.graph.ops.neural.windows import Window
 from tilewright.ir import Expr, as_expr, maximum, minimum
 from tilewright.tensor import te
 
-#: Up to this many taps, looking at each costs less than finding those inside a symbolic image.
+#: Up to this many taps, visiting all costs less than finding those inside a symbolic image.
 _FEW_TAPS = 64
 
 
 @dataclass(frozen=True)
 class PooledWindow:
-    """A window, the spatial extents of its image, and how many taps are looked at on each axis."""
+    """A window, the spatial extents of its image, and the number of taps visited on each axis."""
 
     window: Window
     extents: Sequence[Expr]
@@ -43,7 +43,7 @@ class PooledWindow:
 
     @property
     def is_clipped(self) -> bool:
-        """Whether not all taps are looked at."""
+        """Whether not all taps are visited."""
         return any(self._clips(n) for n in range(self.window.rank))
 
     def _clips(self, n: int) -> bool:
@@ -52,12 +52,12 @@ class PooledWindow:
     # ---- for compute definitions ----------------------------------------------------------------
 
     def axes(self) -> list[te.ReduceAxis]:
-        """Reduce axes over the taps that are looked at."""
+        """Reduce axes over the taps that are visited."""
         pairs = zip(self.taps, self.window.names, strict=True)
         return [te.reduce_axis(k, name=f"r{n}") for k, n in pairs]
 
     def at(self, places: Sequence[Any], taps: Sequence[Any]) -> list[Expr]:
-        """Spatial indices in the image, which may lie outside."""
+        """Spatial indices in the image, which may be outside."""
         plain = self.window.at(places, taps)
         return [self._at(n, places[n], taps[n], plain[n]) for n in range(self.window.rank)]
 
@@ -89,7 +89,7 @@ class PooledWindow:
     def patches(
         self, x: Array, places: Sequence[int], outside: Any
     ) -> Iterator[tuple[Array, Array]]:
-        """For each tap, what lies under it at all places, and which of that is in the image."""
+        """For each tap, its elements at all positions, and which of these are in the image."""
         if 0 in x.shape[-self.window.rank :]:
             return
         axes = [self._looks(n, x.shape[n - self.window.rank], p) for n, p in enumerate(places)]
@@ -99,7 +99,8 @@ class PooledWindow:
             yield np.where(inside, x[(..., *index)], np.asarray(outside, x.dtype)), inside
 
     def _looks(self, n: int, extent: int, places: int) -> list[tuple[Array, Array]]:
-        """For each tap of an axis, its index at all places, and where image and window have it."""
+        """For each tap of an axis, its index at all positions, and whether it is in the image and
+        in the window."""
         window, step = self.window.numbers(), self.window.dilations[n]
         start = np.arange(places) * window.strides[n] - window.cut[n][0]
         first = np.maximum(start, start % step) if self._clips(n) else start
@@ -109,14 +110,14 @@ class PooledWindow:
 
 
 def _taps(window: Window, n: int, extent: Expr) -> Dim:
-    """How many taps are looked at along one axis: all, or as many as the image has room for."""
+    """The number of taps visited along one axis: all, or as many as fit in the image."""
     kernel, size, step = window.kernel[n], known_dim(extent), window.dilations[n]
     taps = known_dim(kernel)
     if taps is None:
         return kernel
     if size is not None:
         room = max(-(-size // step), 1)
-        # Where most are inside, plain indices are worth more.
+        # If more than half are inside, plain indices are better.
         return room if 2 * room <= taps else kernel
     if taps <= _FEW_TAPS:
         return kernel

@@ -1,4 +1,4 @@
-"""Means and norms over windows of images N×C×spatial; `ceil_mode` keeps windows that stick out."""
+"""Means and norms over windows of images N×C×spatial; `ceil_mode` keeps windows that overhang."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pooled_shape(
 
 
 def pooled_places(window: Window, shape: Sequence[int], ceil_mode: bool) -> list[int]:
-    """How many places the window has along each spatial axis of an image of this shape."""
+    """The number of positions of the window along each spatial axis of an image of this shape."""
     extents = [te.const(e) for e in shape[2:]]
     return [int(known_dim(p) or 0) for p in window.places(extents, ceil_mode)]
 
@@ -82,7 +82,7 @@ def avg_pool_reference(
 
 
 def _counts(window: Window, n: int, extent: int, include_pad: bool, places: int) -> Array:
-    """How many elements of windows count along one axis, by place."""
+    """How many elements of windows count along one axis, by position."""
     before, after = window.cut[n] if include_pad else (0, 0)
     start = np.arange(places) * window.strides[n] - window.cut[n][0]
     past = [-(-(end - start) // window.dilations[n]) for end in (-before, extent + after)]

@@ -1,4 +1,4 @@
-"""The inverse of max pooling: elements put back where they were, zeros everywhere else."""
+"""The inverse of max pooling: elements at their former positions, zeros everywhere else."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ from tilewright.ir import Expr, as_expr, const, minimum
 from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
-#: What the spatial axes are called in loops, the last ones first.
+#: Names of the spatial axes in loops, the last ones first.
 _NAMES = "xyzwvu"
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window: kernel extents, steps, gaps and padding, one of each per spatial axis."""
+    """A window: kernel extents, strides, dilations and padding, one of each per spatial axis."""
 
     kernel: Dims
     strides: Ints
@@ -65,7 +65,7 @@ class Window:
 
     @property
     def names(self) -> list[str]:
-        """What loops over the spatial axes are called."""
+        """Names of loops over the spatial axes."""
         return list(reversed(_NAMES[: self.rank]))
 
     def stays_inside(self, ceil: bool) -> bool:
@@ -77,7 +77,7 @@ class Window:
         return (self.kernel[n] - 1) * self.dilations[n] + 1
 
     def places(self, extents: Sequence[Expr], ceil: bool = False) -> list[Expr]:
-        """How many places the window has along each axis; `ceil` counts those that stick out."""
+        """The number of positions along each axis; `ceil` counts windows that overhang."""
         return [self._places(n, e, ceil) for n, e in enumerate(extents)]
 
     def slack(self, n: int, extent: Dim) -> Expr:
@@ -108,8 +108,8 @@ class Window:
         return [te.reduce_axis(k, name=f"r{n}") for k, n in pairs]
 
     def taps(self) -> tuple[list[Any], list[te.ReduceAxis]]:
-        """Where in the kernel to read, and the reduce axes among that: none for a single element,
-        so that a kernel of 1×1 is seen to multiply each pixel by itself."""
+        """The indices in the kernel, and the reduce axes among them: none for an extent of 1, so
+        that a 1×1 kernel is seen to be a product by the pixels as rows."""
         taps = [const(0) if known_dim(axis.extent) == 1 else axis for axis in self.axes()]
         return taps, [tap for tap in taps if isinstance(tap, te.ReduceAxis)]
 
@@ -162,7 +162,7 @@ class Window:
     def patches(
         self, image: Array, places: Sequence[int]
     ) -> Iterator[tuple[tuple[int, ...], Array]]:
-        """For each element of the kernel, what lies under it at all places (of a padded image)."""
+        """For each element of the kernel, its elements of a padded image at all positions."""
         for k in itertools.product(*map(range, _numbers(self.kernel))):
             parts = zip(k, places, self.strides, self.dilations, strict=True)
             index = [slice(i * d, i * d + (p - 1) * s + 1, s) for i, p, s, d in parts]
@@ -170,7 +170,7 @@ class Window:
             yield k, image[(..., *([slice(0, 0)] * self.rank if empty else index))]
 
     def with_padding(self, x: Array, value: Any, places: Sequence[int]) -> Array:
-        """An image, padded by NumPy, and long enough for the last of the places."""
+        """An image, padded by NumPy, and long enough for the last of the positions."""
         pads = [(0, 0)] * (x.ndim - self.rank)
         for n, (extent, count) in enumerate(zip(x.shape[-self.rank :], places, strict=True)):
             before, after, reach = _numbers((self.before[n], self.after[n], self.reach(n)))
@@ -204,7 +204,7 @@ def _number(dim: Dim) -> Dim:
 
 
 def _numbers(dims: Dims) -> Ints:
-    """Dimensions of a reference, which are all known."""
+    """Dimensions in a reference, where all are known."""
     return tuple(d for d in dims if isinstance(d, int))
 
 

@@ -66,7 +66,7 @@ def det_of_rows_kernel(x: Value) -> Function:
 
 @cache
 def elimination(dtype: DType) -> Function:
-    """Rows are taken from those below until nothing is left under the diagonal."""
+    """Multiples of each row are subtracted from those below until these are upper triangular."""
     element: Any = ElementType(dtype)
 
     @script

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms of complex numbers, kept as pairs in the last dimension.
+"""Discrete Fourier transforms of complex numbers, stored as pairs in the last dimension.
 
 Lengths are factored (Cooley and Tukey); a prime factor is a product with a matrix.
 """
@@ -19,7 +19,7 @@ from tilewright.support.errors import UserError
 
 #: Up to this length a product with the whole matrix is cheaper than two smaller ones.
 _DIRECT: Final = 128
-#: A matrix of more rows than this, for a length without factors, is refused.
+#: For a length without factors, a matrix of more rows than this is refused.
 _GREATEST: Final = 8192
 
 
@@ -77,7 +77,7 @@ def _product(b: Any, x: Value, matrix: Value, size: Any) -> Value:
 
 
 def _matrix(number: int, sign: float) -> Array:
-    """What takes n pairs to n pairs."""
+    """The matrix that transforms n pairs."""
     if number > _GREATEST:
         raise UserError(
             f"a transform of {number} elements",
@@ -128,6 +128,6 @@ def _twiddled(b: Any, x: Value, sign: float, p: int, q: int) -> Value:
 
 
 def _swapped(b: Any, x: Value) -> Value:
-    """The last two dimensions before the pairs in the other order."""
+    """The last two dimensions before the pairs, transposed."""
     last = x.ndim
     return b.transpose(x, axes=[*range(last - 3), last - 2, last - 3, last - 1])

@@ -1,9 +1,9 @@
 """Random numbers, by a counter-based generator: element n of a result is a function of key and n.
 
-A key is u32[2], the lower half first. `random_key` gives another one at every run; all other
-operators are pure functions of theirs, so that they fuse, fold and run in parallel like any
+A key is u32[2], the lower half first. `random_key` gives another one in every run; all other
+operators are pure functions of their keys, so that they fuse, fold and run in parallel like any
 formula. The generator is SplitMix64: 64 bits for each element, from three rounds of mixing. Its
-formula is short, which matters: formulas are written out wherever they are used.
+formula is short, which matters, as formulas are inlined into all their readers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _require_key(key: Value) -> None:
 
 
 def _mixed(z: Any) -> Any:
-    """The bits of 64 in another order, so to speak; for NumPy's numbers and for expressions."""
+    """SplitMix64's mixing of 64 bits, for NumPy's numbers and for expressions."""
     z = (z ^ (z >> 30)) * _FACTORS[0]
     z = (z ^ (z >> 27)) * _FACTORS[1]
     return z ^ (z >> 31)
@@ -91,7 +91,7 @@ def _flat(i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
 
 
 def _fraction(words: tuple[Expr, Expr], work: DType) -> Expr:
-    """A number from 0 up to, but without, 1."""
+    """A number in [0, 1)."""
     if work is not _FLOAT64:
         return te.cast(words[0] >> 8, _FLOAT32) * 2.0**-24
     upper, lower = (te.cast(w >> s, _FLOAT64) for w, s in zip(words, (5, 6), strict=True))
@@ -234,7 +234,7 @@ def multinomial_compute(
         counter = (row * out.shape[1] + sample) * classes + c
         word = te.cast(_words(key, counter)[0] >> 8, work)
         share = (word + 0.5) * 2.0**-24
-        # The greatest of logits plus Gumbel noise is distributed as the classes are.
+        # The argmax of logits plus Gumbel noise has the distribution of the classes.
         return te.argmax(te.cast(logits[row, c], work) - te.log(-te.log(share)), axis=c)
 
     at = te.compute(out.shape, drawn, name="drawn")

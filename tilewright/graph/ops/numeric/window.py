@@ -16,7 +16,7 @@ from tilewright.ir import DType, Expr
 from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
 
-#: What the cosines of 0, 1, 2, … periods are multiplied by.
+#: The factors of the cosines of 0, 1, 2, … periods.
 KINDS: Final = {
     "hann": (0.5, -0.5),
     "hamming": (25 / 46, -21 / 46),

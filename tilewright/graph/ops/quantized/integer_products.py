@@ -1,7 +1,7 @@
 """Products of quantized tensors, summed exactly in int32.
 
-Zero points are taken out afterwards, so that the sums themselves are plain products of bytes, for
-which machines have instructions:
+Zero points are corrected for afterwards, so that the sums themselves are plain products of bytes,
+for which machines have instructions:
 
     sum (a - p)(b - q)  =  sum a·b  -  p · sum b  -  q · sum a  +  count · p · q
 """
@@ -77,7 +77,7 @@ def matmul_integer_compute(
 def integer_product(
     a: te.Tensor, b: te.Tensor, a_zero: te.Tensor | None, b_zero: te.Tensor | None
 ) -> te.Tensor:
-    """The product of what two quantized tensors stand for, but for their scales."""
+    """The product of two quantized tensors minus their zero points, not scaled."""
     total = product(a, b, dtype=_INT32)
     depth = te.cast(a.shape[-1], _INT32)
     columns = None if a_zero is None else _sums(b, b.ndim - 2 if b.ndim > 1 else 0, "b_sums")
@@ -90,7 +90,7 @@ def integer_product(
         batch = i[: len(i) - row_rank - column_rank]
         row = i[len(batch) : len(batch) + row_rank]
         column = i[len(i) - column_rank :] if column_rank else ()
-        # What comes before the product in the sum is there before it: it can be done in its tiles.
+        # Terms left of the product exist before it, so that they can be added in its tiles.
         value: Expr = total[i]
         p = None if a_zero is None else _zero_at(a_zero, batch, (*row, te.const(0)))
         q = None if b_zero is None else _zero_at(b_zero, batch, (te.const(0), *column))
@@ -104,7 +104,7 @@ def integer_product(
 
 
 def _sums(x: te.Tensor, axis: int, name: str) -> te.Tensor:
-    """Sums along one axis, which goes away, in int32."""
+    """Sums along one axis, which is dropped, in int32."""
     k = te.reduce_axis(x.shape[axis], name="k")
 
     def element(*i: Expr) -> Any:
@@ -121,7 +121,7 @@ def _batch_read(x: te.Tensor, batch: Sequence[Expr], last: Sequence[Expr]) -> Ex
 
 
 def _zero_at(zero: te.Tensor, batch: Sequence[Expr], place: Sequence[Expr]) -> Expr:
-    """The zero point of a row (place: row, 0) or of a column (place: 0, column)."""
+    """The zero point of a row (position: row, 0) or of a column (position: 0, column)."""
     if is_single(zero.shape):
         at: Sequence[Expr] = (te.const(0),) * zero.ndim
     elif zero.ndim == 1:
@@ -135,14 +135,14 @@ def _zero_at(zero: te.Tensor, batch: Sequence[Expr], place: Sequence[Expr]) -> E
 
 
 def require_zeros(x: Value, zero: Value | None, wanted: Sequence[Expr]) -> None:
-    """Refuse zero points of another type, or that are not one for each of `wanted`."""
+    """Refuse zero points of another type, or without exactly one for each of `wanted`."""
     if zero is not None:
         require_same_dtype(x, zero)
         require_parameters(zero, wanted)
 
 
 def require_parameters(given: Value, wanted: Sequence[Expr]) -> None:
-    """Refuse what is neither one number nor one for each of `wanted`, as a vector or in full."""
+    """Refuse all but one number, or one for each of `wanted`, as a vector or in full."""
     if given.ndim == 1 and known_dim(given.shape[0]) != 1:
         wanted = [d for d in wanted[-2:] if known_dim(d) != 1]
     for n in range(1, given.ndim + 1):
@@ -152,7 +152,7 @@ def require_parameters(given: Value, wanted: Sequence[Expr]) -> None:
 
 
 def rows_and_columns(a: Value, b: Value) -> tuple[list[Expr], list[Expr]]:
-    """Shapes of a number for each row of the first factor, and for each column of the second."""
+    """Shapes with one number per row of the first factor, and per column of the second."""
     one, batch = const(1), broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows = a.shape[-2] if a.ndim > 1 else one
     columns = b.shape[-1] if b.ndim > 1 else one
@@ -224,11 +224,11 @@ def integer_convolution(
     window: Window,
     groups: int,
 ) -> te.Tensor:
-    """The convolution of what two quantized tensors stand for, but for their scales."""
+    """The convolution of two quantized tensors minus their zero points, not scaled."""
     if weight_zero is not None:
-        # Weights that are not centred are rare: they are moved before they are multiplied.
+        # Weights that are not centred are rare: they are centred before the product.
         weight = _centred(weight, weight_zero)
-    # What is around the image stands for zero, which is stored as the zero point.
+    # The padding is a real zero, which is stored as the zero point.
     zero = 0 if x_zero is None else x_zero[(0,) * x_zero.ndim]
     total = convolved(window.padded(x, zero), weight, window, groups, _INT32)
     if x_zero is None:

@@ -1,4 +1,4 @@
-"""Products of quantized tensors that are quantized again."""
+"""Products of quantized tensors whose results are quantized again."""
 
 from __future__ import annotations
 

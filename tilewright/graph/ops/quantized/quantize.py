@@ -1,7 +1,7 @@
-"""Numbers as small integers or floats, and back: real = (stored - zero point) * scale.
+"""Real numbers as small integers or floats, and back: real = (stored - zero point) * scale.
 
-The scale is one number, one for each index of `axis`, or, with `block`, one for every so many
-elements along `axis`; the zero point has the shape of the scale.
+The scale is one number, one for each index of `axis`, or, with `block`, one for each block of that
+many elements along `axis`; the zero point has the shape of the scale.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def quantize_compute(
 
 
 def to_integer(quotient: Expr, zero: Expr | None, result: DType) -> Expr:
-    """A real number rounded, moved by the zero point and clamped to an integer type."""
+    """A real number rounded, shifted by the zero point and clamped to an integer type."""
     wide = te.cast(quotient, accumulator(quotient.dtype))
     rounded = te.round(wide)
     rounded = rounded if zero is None else rounded + te.cast(te.cast(zero, "int32"), wide.dtype)
@@ -196,7 +196,7 @@ def dequantize_compute(
 @quantize.layouts
 @dequantize.layouts
 def single_scale_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """One scale for all elements is one for those of any layout."""
+    """A single scale fits any layout."""
     scale = call.args[1]
     if scale is not None and is_single(scale.shape):
         yield from elementwise_layouts(blocking, call, out)
@@ -230,7 +230,7 @@ def _require_scales(
 def _at(
     parameter: te.Tensor, rank: int, i: Sequence[Expr], axis: int, block: int
 ) -> tuple[Expr, ...]:
-    """Where the scale or zero point of an element is."""
+    """The indices of the scale or zero point of an element."""
     if is_single(parameter.shape):
         return (te.const(0),) * parameter.ndim
     axis = axis_of(axis, rank)
@@ -240,7 +240,7 @@ def _at(
 
 
 def _spread(parameter: Array, shape: Sequence[int], axis: int, block: int) -> Array:
-    """A scale or zero point, to be broadcast against an array of this shape."""
+    """A scale or zero point in a shape that broadcasts to an array of this shape."""
     if parameter.size == 1 and parameter.ndim < 2:
         return parameter.reshape(())
     axis = axis_of(axis, len(shape))

@@ -1,4 +1,4 @@
-"""Sums of quantized products brought to another scale, in fixed-point arithmetic."""
+"""Sums of quantized products converted to another scale, in fixed-point arithmetic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.support.errors import UserError
 from tilewright.tensor import te
 
 _INT64, _INT32 = DType.of("int64"), DType.of("int32")
-#: Bits that the first of two roundings takes off.
+#: Bits that the first of two roundings shifts out.
 _HIGH = 31
 
 
@@ -105,8 +105,8 @@ def requantize_compute(
 
 
 def _rounded(e: Expr, m: Expr, s: Expr, twice: bool) -> Expr:
-    """In 64 bits. What is chosen by the shift is arithmetic: an element that is read on one side of
-    a condition alone could not be computed beside the sums that it is made of."""
+    """In 64 bits. Choices by the shift are arithmetic: if an element were read on only one side of
+    a select, it could not be computed in the tiles of its sum."""
     one = te.const(1, _INT64)
     by = te.cast(s, _INT64)
     first = te.minimum(by, _HIGH) if twice else by
@@ -120,10 +120,10 @@ def _rounded(e: Expr, m: Expr, s: Expr, twice: bool) -> Expr:
 
 
 def _rounded_narrow(e: Expr, m: Expr, s: Expr, least: int, low: int) -> Expr:
-    """The high half of the product, rounded, and then divided by a power of two in 32 bits: below
-    zero, where there is something left to shift, from one less, so that halves go away from it.
-    Where nothing is less than `low`, and that is not below zero, it does not matter how those
-    below are rounded."""
+    """The high half of the product, rounded, and then divided by a power of two in 32 bits:
+    negative ones minus one, where bits are left to shift, so that halves round away from zero.
+    Results are clamped to `low`: if that is not negative, it does not matter how negative ones
+    are rounded."""
     high = te.mulhi_doubled(e, m)
     if low >= 0:
         return te.shift_nearest(high, s - _HIGH)

@@ -1,4 +1,4 @@
-"""The functions that the gates of recurrent networks go through, by name."""
+"""The activations of the gates of recurrent networks, by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.tensor import te
 
 @dataclass(frozen=True)
 class CellActivation:
-    """A function of (x, alpha, beta), by NumPy and as a formula, and the parameters by default."""
+    """A function of (x, alpha, beta), by NumPy and as a formula, and its default parameters."""
 
     reference: Callable[[Array, float, float], Any]
     formula: Callable[[Expr, float, float], Expr]

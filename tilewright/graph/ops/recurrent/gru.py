@@ -96,7 +96,7 @@ def gru_decompose(
 ) -> Any:
     hidden, inner = r.shape[2], None
     if b is not None and attrs["linear_before_reset"]:
-        # The reset gate multiplies the last bias of the state as well: it is passed separately.
+        # The reset gate multiplies the last bias of the state as well, so that it is separate.
         own, moved = b[:, : hidden * 3], b[:, hidden * 3 :]
         inner = moved[:, hidden * 2 :]
         zero = builder.sub(inner, inner)
@@ -163,7 +163,7 @@ def gru_scan_compute(
         return cells.gate(0, d, value)
 
     def reset(t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        """What goes into the new state, gated by the reset gate."""
+        """The state's part of the new state, gated by the reset gate."""
         if not linear_before_reset:
             return gate(1, t, d, b, j) * h[t - 1, d, b, j]
         value = moved[t, d, b, 2, j]

@@ -1,9 +1,9 @@
-"""What recurrent networks share: cells, operands, references; `recurrent_scan` has the scans.
+"""Helpers for recurrent networks: cells, operands, references; scans are in `recurrent_scan`.
 
 Inputs are T×B×I (time, batch, input); weights D×(gates·H)×I and D×(gates·H)×H, one set for each
-direction; biases D×(2·gates·H), those of the inputs first; states D×B×H. All times of the inputs
+direction; biases D×(2·gates·H), those of the inputs first; states D×B×H. The inputs of all times
 are multiplied at once; what remains is a scan over time. Its weights may be bytes, with a scale for
-each column: states are then brought into bytes at every step.
+each column: states are then quantized to bytes at every step.
 
 Results are y, T×D×B×H, and the last states.
 """
@@ -28,16 +28,16 @@ from tilewright.support.errors import UserError, nearest
 from tilewright.tensor import te
 
 _INT8, _INT32 = DType.of("int8"), DType.of("int32")
-#: The largest byte of a state.
+#: The largest magnitude of a state in bytes.
 GREATEST = 127
-#: Operators that are scans, by products of constant or computed weights with a state.
+#: Operators that are scans: products of weights with a state at every step.
 SCANS = ("lstm_scan", "gru_scan", "rnn_scan")
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What the attributes of every network say: directions, activations of each, their bound."""
+    """The attributes of all networks: direction, activations, their bound."""
 
     direction: str
     activations: Choice
@@ -64,7 +64,7 @@ class Cells:
         return DIRECTIONS[self.direction]
 
     def gate(self, k: int, d: Expr, e: Expr) -> Expr:
-        """What goes through activation number `k` of direction `d` is clipped before."""
+        """Values are clipped before activation number `k` of direction `d`."""
         return self.activated(k, d, te.clip(e, -self.clip, self.clip) if self.clip else e)
 
     def activated(self, k: int, d: Expr, e: Expr) -> Expr:
@@ -135,7 +135,7 @@ def scan_types(
 
 
 def require_bytes(weight: Value) -> None:
-    """Refuse weights that have scales, but are no bytes."""
+    """Refuse weights that have scales, but are not bytes."""
     if weight.dtype is not _INT8:
         raise UserError(f"scales are given for {weight}", reason="its elements are not int8")
 
@@ -156,7 +156,7 @@ def input_products(
     builder: Any, x: Value, w: Value, r: Value, b: Value | None
 ) -> tuple[Value, Value]:
     """T×B×(D·gates·H): the inputs times their weights plus both biases; and the weights of the
-    states as D×H×(gates·H), so that neighbours make neighbouring results."""
+    states as D×H×(gates·H), so that weights of adjacent results are contiguous."""
     flat = builder.reshape(w, shape=[w.shape[0] * w.shape[1], w.shape[2]])
     bias = None
     if b is not None:
@@ -197,12 +197,12 @@ def run_reference(
 
 
 def biases_reference(b: Array | None, directions: int, size: int) -> tuple[Array, Array]:
-    """Those of the inputs and those of the states."""
+    """The biases of the inputs and those of the states."""
     both = np.zeros((directions, 2 * size)) if b is None else b.astype(np.float64)
     return both[:, :size], both[:, size:]
 
 
-#: What becomes of states before they are multiplied.
+#: What is done to states before they are multiplied.
 Rounding = Callable[[Array], Array]
 
 
@@ -212,7 +212,7 @@ def exactly(state: Array) -> Array:
 
 
 def in_bytes(state: Array) -> Array:
-    """What states stand for that are multiplied as bytes."""
+    """The real values of states that are multiplied as bytes."""
     scale = np.abs(state).max(axis=-1, keepdims=True, initial=0) / GREATEST
     with np.errstate(all="ignore"):
         return np.where(scale * GREATEST < LEAST, 0, np.rint(state / scale) * scale)
@@ -221,8 +221,8 @@ def in_bytes(state: Array) -> Array:
 def as_network(
     products: Array, weight: Array, scales: Array | None
 ) -> tuple[tuple[Array, Array, Array], Rounding]:
-    """The (x, w, r) of a network that computes a scan: its input weights are the identity; and what
-    becomes of its states."""
+    """The (x, w, r) of a network that computes a scan: its input weights are the identity; and the
+    rounding of its states."""
     directions, size = weight.shape[0], weight.shape[2]
     w = np.eye(directions * size, dtype=products.dtype).reshape(directions, size, -1)
     if scales is None:

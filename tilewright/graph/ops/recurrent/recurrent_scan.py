@@ -1,6 +1,6 @@
-"""Scans over time, which all cells of recurrent networks are put together from.
+"""Scans over time, the common parts of all cells of recurrent networks.
 
-A step is one place of the scan: step s of a sequence that runs backwards is time length - 1 - s.
+A step is one iteration of the scan: step s of a reversed sequence is time length - 1 - s.
 See `recurrent` for operands and results.
 """
 
@@ -23,7 +23,7 @@ _INT8, _INT32 = DType.of("int8"), DType.of("int32")
 
 @dataclass(frozen=True)
 class Clock:
-    """Which time a step is, and whether a sequence has ended; `steps` is T."""
+    """The time of a step, and whether a sequence has ended; `steps` is T."""
 
     direction: str
     steps: Expr
@@ -69,13 +69,13 @@ class Clock:
         return te.compute(states.shape[1:], element, name=name)
 
 
-#: The first of some gates, and how many there are.
+#: The first of consecutive gates, and their number.
 Gates = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class RecurrentScan:
-    """What the scans of all cells are put together from; `states` is D×B×H.
+    """The common parts of the scans of all cells; `states` is D×B×H.
 
     Its tensors are over (step, direction, batch, hidden); step 0 holds the first states.
     """
@@ -101,17 +101,17 @@ class RecurrentScan:
         return (self.products.shape[0] + 1, *self.states)
 
     def state(self, name: str) -> te.Tensor:
-        """Stands for a state of all steps."""
+        """A placeholder for a state at all steps."""
         return te.placeholder(self.shape, self.work, f"{name}_state")
 
     def given(self, k: int, t: Expr, d: Expr, b: Expr, j: Expr) -> Expr:
-        """What the inputs give to gate `k`."""
+        """The contribution of the inputs to gate `k`."""
         place = self.clock.time_of(d, b, t - 1)
         column = d * self.weight.shape[2] + (self.weight.shape[1] * k + j)
         return te.cast(self.products[place, b, column], self.work)
 
     def moved(self, state: te.Tensor, gates: Gates, name: str, back: int = 1) -> te.Tensor:
-        """(step, direction, batch, gate, hidden): what a state `back` steps ago gives."""
+        """(step, direction, batch, gate, hidden): the product by the state `back` steps ago."""
         if self.scales is not None:
             return self._moved_bytes(state, self.scales, gates, name, back)
         (first, count), hidden = gates, state.shape[3]

@@ -1,7 +1,7 @@
-"""Reductions over axes, one row each: reference, what is combined, and what is made of the result.
+"""Reductions over axes, one row each: reference, what is combined, and the final formula.
 
-`axes` counts from the end where it is negative; None means all axes, an empty list none. Nothing
-sums to 0, multiplies to 1, and has no greatest element but minus infinity (or the least number).
+`axes` counts from the end where it is negative; None means all axes, an empty list none. Of no
+elements, the sum is 0, the product 1, and the maximum minus infinity (or the least number).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ REDUCTIONS: dict[str, ReduceFormula] = {
     "any": ReduceFormula(lambda x, axes: np.any(x, axis=axes, keepdims=True), te.any, kind="bool"),
     "all": ReduceFormula(lambda x, axes: np.all(x, axis=axes, keepdims=True), te.all, kind="bool"),
 }
-#: What the greatest and the least of truth values are.
+#: The maximum and the minimum of truth values.
 _OF_BOOL: dict[str, Callable[..., Any]] = {"max": te.any, "min": te.all}
 
 
@@ -132,7 +132,7 @@ def _reduced(row: ReduceFormula, x: te.Tensor, axes: Ints, keepdims: bool, name:
 
 
 def _layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """Reductions over spatial axes; where no others are left, the result is plain. So it is where
+    """Reductions over spatial axes; the result is plain where no spatial axes are left, or where
     whole images are reduced."""
     (x,) = call.args
     assert x is not None
@@ -156,7 +156,7 @@ def _layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
 
 
 def _layouts_of_images(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """Reductions over channels and pixels, of blocks that are full."""
+    """Reductions over channels and pixels, for blocks without padding."""
     (x,) = call.args
     assert x is not None
     axes = tuple(range(1, x.ndim + 1))

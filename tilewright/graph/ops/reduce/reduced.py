@@ -1,4 +1,4 @@
-"""What reductions over whole axes are made of: which axes, the shape that is left, the loops."""
+"""Helpers for reductions over whole axes: the axes, the shape that is left, the loops."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def reduce_over(
 
 
 def count_of(shape: Sequence[Any], axes: Ints) -> Any:
-    """How many elements one result is made of."""
+    """How many elements are reduced to one."""
     result: Any = const(1)
     for axis in axes:
         result = result * shape[axis]

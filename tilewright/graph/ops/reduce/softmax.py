@@ -1,4 +1,4 @@
-"""Softmax and kin: along one axis, or over all axes from one on."""
+"""Softmax and kin: along one axis, or over all axes from a given one on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def shifted_powers(
         return te.cast(e, work)
 
     greatest = reduce_over(te.max, x, (axis,), True, wide, f"{name}_max")
-    # None is above the greatest: saying so spares exp the thought of overflowing.
+    # None is above the greatest; saying so spares exp its check for overflow.
     powers = mapped(lambda e, m: exp(te.minimum(wide(e) - m, 0)), x, greatest, name=f"{name}_exp")
     return powers, reduce_over(te.sum, powers, (axis,), True, name=f"{name}_sum"), greatest
 

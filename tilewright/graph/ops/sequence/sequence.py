@@ -34,7 +34,7 @@ def element_of(items: Value) -> Type:
 
 
 def one_element(items: Value) -> Type:
-    """The type of one element: what differs between them is a fresh dimension."""
+    """The type of one element: dimensions that differ between elements become fresh ones."""
     element = element_of(items)
     if isinstance(element, UnknownType):
         reason = "they differ" if element.differs else "it is empty, or its type leaves them open"
@@ -45,7 +45,7 @@ def one_element(items: Value) -> Type:
 
 
 def _at(items: Sequence[Any], position: Array | None, last: int) -> int:
-    """A position counted from the front; `last` is the one that a missing position means."""
+    """A position counted from the front; `last` is used where none is given."""
     if position is None:
         return last
     index = int(position)
@@ -185,7 +185,7 @@ def split_to_sequence(
 
 
 def _part(split: Value) -> Any:
-    """The size of all parts, if that is one number."""
+    """The common size of all parts, if there is one."""
     if split.known is None or not split.ndim:
         return ANY
     sizes = {known_dim(s) for s in split.known.ravel()}

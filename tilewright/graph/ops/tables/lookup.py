@@ -57,7 +57,7 @@ def lookup_decompose(b: Any, x: Value, keys: Value, values: Value, default: Valu
 
 
 def _found(b: Any, x: Value, keys: Value) -> Value:
-    """Where among the keys each element is; -1 where it is not."""
+    """The position of each element among the keys; -1 where it is not one."""
     known = b.sort_key(keys)
     order = b.reshape(b.order_rows(b.reshape(known, shape=[1, keys.shape[0]])), shape=keys.shape)
     flat = b.reshape(b.sort_key(x), shape=[product(x.shape)])

@@ -1,8 +1,8 @@
 """Ensembles of decision trees, all in one table of nodes.
 
-A node compares one feature of a row with a threshold and goes on to one of two others. Where that
-is negative it is a leaf: `-1 - leaf`. A leaf has votes `leaf_start[leaf] … leaf_start[leaf + 1]`,
-each a weight for one target. Trees must not have cycles; whoever makes the tables sees to that.
+A node compares one feature of a row with a threshold and leads to one of two others. A negative
+number is a leaf: `-1 - leaf`. A leaf has votes `leaf_start[leaf] … leaf_start[leaf + 1]`, each a
+weight for one target. Trees must not have cycles, which the author of the tables must ensure.
 """
 
 # pyright: reportMissingParameterType=false

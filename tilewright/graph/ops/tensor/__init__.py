@@ -1,1 +1,1 @@
-"""Elements in other shapes, orders and places; tensors that are made."""
+"""Elements in other shapes, orders and positions; tensors that are generated."""

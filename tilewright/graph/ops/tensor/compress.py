@@ -1,4 +1,4 @@
-"""Elements that a condition chooses: how many there are is known only when the program runs."""
+"""Elements selected by a condition: their number is known only at run time."""
 
 # pyright: reportMissingParameterType=false
 
@@ -69,7 +69,7 @@ def non_zero_decompose(b: Any, x: Value) -> Value:
 
 
 def _chosen(b: Any, flags: Value) -> Value:
-    """The places where a row of flags is set, as many as there are."""
+    """The positions where a vector of flags is set, as many as there are."""
     places, count = b.true_places(flags)
     (number,) = b.read(count, "count", natural=True)
     return b.slice(places, starts=[0], ends=[number], axes=[0])

@@ -1,4 +1,4 @@
-"""Tensors of whole numbers that follow from symbolic dimensions alone."""
+"""Tensors of integers that are computed from symbolic dimensions alone."""
 
 from __future__ import annotations
 

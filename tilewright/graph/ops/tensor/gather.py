@@ -1,4 +1,4 @@
-"""Elements at places that another tensor names; negative indices count from the end.
+"""Elements at positions given by another tensor; negative indices count from the end.
 
 An index that is out of range stops the program with a message, or is clamped (mode "clip"):
 nothing outside is ever read.
@@ -43,7 +43,7 @@ def gather_decompose(b: Any, x: Value, indices: Value, *, axis: int, mode: str) 
     places, extent = known_numbers(indices), known_dim(x.shape[axis])
     if places is None or extent is None or not _all_inside(places, extent):
         return b.take(x, indices, axis=axis, mode=mode)
-    # What is known to be inside needs no check when the program runs.
+    # Indices that are known to be inside need no check at run time.
     return b.take(x, np.where(places < 0, places + extent, places), axis=axis, mode="hold")
 
 
@@ -55,7 +55,7 @@ def gather_symbolic(x: Value, indices: Value, *, axis: int, mode: str) -> Array 
         return None
     if not _all_inside(places, x.known.shape[axis]):
         return None
-    # An array even where one element is taken: expressions are no arrays.
+    # An array even for a single element, as expressions are not arrays.
     found = np.empty(np.take(np.empty(x.known.shape), places, axis).shape, object)
     found[...] = np.take(x.known, places, axis)
     return found
@@ -77,7 +77,7 @@ def known_numbers(value: Value) -> Array | None:
 
 
 def checked_indices(indices: Array, extent: int) -> Array:
-    """The indices, counted from the front, once all of them are in range."""
+    """The indices, counted from the front, after a check that all of them are in range."""
     wide = indices.astype(np.int64)
     outside = (wide < -extent) | (wide >= extent)
     if outside.any():
@@ -168,10 +168,10 @@ def gather_elements_compute(x: te.Tensor, indices: te.Tensor, *, axis: int, mode
 
 
 def require_within(inner: Sequence[Expr], outer: Sequence[Expr], axis: int) -> None:
-    """Let indices along `axis` have places of their own inside x along the other axes."""
+    """Require that indices along `axis` fit inside x along the other axes."""
     if any(known_dim(d) == 0 for d in inner):
         return
-    # No indices have no places, be they many along other axes.
+    # Empty indices fit, whatever their extents along other axes.
     none = [d == const(0) for d in inner if known_dim(d) is None]
     for n, (a, b) in enumerate(zip(inner, outer, strict=True)):
         if n != axis:

@@ -1,4 +1,4 @@
-"""Tensors that are made rather than computed from elements: constants, ramps, unit matrices."""
+"""Tensors that are not computed from elements: constants, ramps, unit matrices."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _require_scalar(*values: Value) -> None:
 # ---- ramp and range -----------------------------------------------------------------------------
 
 
-#: No tensor has so many rows or columns.
+#: More rows or columns than any tensor has.
 _BEYOND: Final = 1 << 48
-#: How far whole numbers go without gaps.
+#: Largest magnitude up to which these types hold all integers.
 _COUNTED: Final = {"float32": 1 << 24, "float64": 1 << 53}
-#: Further than a range goes: differences of less do not wrap around.
+#: More elements than any range has: differences below this do not wrap around.
 _TOO_FAR: Final = 1 << 62
 
 
@@ -152,10 +152,10 @@ def _known_count(start: Value, limit: Value, delta: Value) -> Expr | None:
 
 
 def _whole(value: Value) -> Expr | None:
-    """The element of a scalar, where it is known and a whole number.
+    """The element of a scalar, where it is known and an integer.
 
-    One that became a floating-point number on its way is asked to be no further from 0 than these
-    count one by one.
+    One that was converted to a floating-point number is required to be within the range where
+    that type holds all integers.
     """
     if value.known is None:
         return None
@@ -184,7 +184,7 @@ def _constant_count(start: Value, limit: Value, delta: Value) -> Expr | None:
 
 
 def _count(b: Any, start: Value, limit: Value, delta: Value) -> Value:
-    """How many elements there are, computed when the program runs."""
+    """The number of elements, computed at run time."""
     if start.dtype.is_integer:
         first, last, by = (b.cast(v, dtype="int64") for v in (start, limit, delta))
         exact = b.neg(b.floor_div(b.sub(first, last), by))
@@ -240,7 +240,7 @@ def trilu_reference(x: Array, *, k: int, upper: bool) -> Array:
 
 @trilu.compute
 def trilu_compute(x: te.Tensor, *, k: Dim, upper: bool) -> te.Tensor:
-    # Beyond all diagonals, but near enough to compute with.
+    # Beyond all diagonals, but small enough to compute with.
     k = tidy(clamped(k, -_BEYOND, _BEYOND))
 
     def element(*i: Expr) -> Expr:

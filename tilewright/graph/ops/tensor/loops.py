@@ -1,4 +1,4 @@
-"""Loops that kernels of any rank are made of; what has a fixed rank is written as `@script`."""
+"""Loop nests of kernels of any rank; kernels of a fixed rank are written as `@script`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nest(extents: Sequence[Expr], body: Callable[[Indices], Stmt]) -> Stmt:
 
 
 def placeholder(value: Value) -> te.Tensor:
-    """What a kernel takes for an operand."""
+    """The parameter of a kernel for an operand."""
     return te.placeholder(value.shape, value.dtype, value.name)
 
 

@@ -1,4 +1,4 @@
-"""Tensors made larger or smaller at their borders."""
+"""Tensors extended or cropped at their borders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pad(
 
 @pad.reference
 def pad_reference(x: Array, value: Array | None, *, before: Ints, after: Ints, mode: str) -> Array:
-    # What is cut off first is not there to be repeated.
+    # Elements are cut off first, so that they are not repeated.
     cut = tuple(
         slice(max(0, -b), n - max(0, -a)) for n, b, a in zip(x.shape, before, after, strict=True)
     )
@@ -67,7 +67,7 @@ def pad_reference(x: Array, value: Array | None, *, before: Ints, after: Ints, m
 
 @pad.layouts
 def pad_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """Around spatial axes; what fills the last block must not be padded with other than zero."""
+    """Around spatial axes; the padding of the last block must stay zero."""
     before, after = (*call.attrs["before"], 0), (*call.attrs["after"], 0)
     if any(known_dim(p) != 0 for p in (*before[:2], *after[:2])):
         return
@@ -126,11 +126,11 @@ Place = Callable[[Expr, Expr], Expr]
 
 
 def _outside(i: Expr, extent: Expr, before: Expr, after: Expr, place: Place) -> Expr:
-    """Where to read along one dimension that is not filled with a constant."""
+    """The index to read along one dimension that is not padded with a constant."""
     cut = te.maximum(-before, 0)
     left = tidy(extent - cut - te.maximum(-after, 0), extent)
     position = place(i - te.maximum(before, 0), left)
-    # Clamped so that nothing must be checked; it is inside, if there is anything at all.
+    # Clamped, so that no check is needed; it is inside, if there is anything at all.
     return te.maximum(te.minimum(position + cut, extent - 1), 0)
 
 
@@ -141,7 +141,7 @@ def _reflected(i: Expr, n: Expr) -> Expr:
     return last - te.abs(phase - last)
 
 
-#: Where an index outside of n elements reads.
+#: The index that is read for an index outside of n elements.
 PLACES: dict[str, Place] = {
     "constant": lambda i, _: i,
     "edge": lambda i, n: te.clip(i, 0, n - 1),
@@ -205,7 +205,7 @@ def center_crop_pad_reference(x: Array, *, shape: Ints, axes: Ints | None) -> Ar
 @center_crop_pad.decompose
 def center_crop_pad_decompose(b: Any, x: Value, *, shape: Dims, axes: Ints | None) -> Value:
     wanted = _wanted(x, shape, axes)
-    # A border of its own for each direction: what is cut off and what is added round down alike.
+    # Separate borders for cropping and for padding: both are halved, rounding down.
     cut = [_half(maximum(n - m, 0)) for n, m in zip(x.shape, wanted, strict=True)]
     skip = [_half(maximum(m - n, 0)) for n, m in zip(x.shape, wanted, strict=True)]
     before = [tidy(s - c) for s, c in zip(skip, cut, strict=True)]

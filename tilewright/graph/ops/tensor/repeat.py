@@ -1,4 +1,4 @@
-"""Elements that stand at several places of the result: expand and tile."""
+"""Elements that occur several times in the result: expand and tile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold for symbolic dimensions, kept where no operator is left that asks for it."""
+"""Conditions on symbolic dimensions, kept where the operator that had them is gone."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def reshape(x: Value, *, shape: Dims) -> Type:
 @reshape.reference
 def reshape_reference(x: Array, *, shape: tuple[int, ...]) -> Array:
     if -1 in shape and x.size == 0:
-        # NumPy cannot tell what is left of nothing; the other extents can, if none of them is 0.
+        # NumPy cannot resolve -1 for empty arrays; the other extents can, if none of them is 0.
         return x.reshape([0 if d == -1 else d for d in shape])
     return x.reshape(shape)
 
@@ -50,7 +50,7 @@ def reshape_reference(x: Array, *, shape: tuple[int, ...]) -> Array:
 def reshape_compute(x: te.Tensor, *, shape: Dims, out: TensorType) -> te.Tensor:
     del shape
     if any(known_dim(d) == 0 for d in (*x.shape, *out.shape)):
-        # There is nothing to find: no element needs a place.
+        # The result is empty: no element needs an index.
         return te.compute(out.shape, lambda *_: x[(0,) * x.ndim], name="reshape")
     groups = _groups(x.shape, out.shape)
 
@@ -72,11 +72,11 @@ class _Group(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether both hold equally many, as far as is known."""
+        """Whether both have equally many elements, as far as is known."""
         return product(self.source) is product(self.result)
 
     def source_indices(self, indices: Sequence[Expr]) -> list[Expr]:
-        """Where in the operand the element at `indices` of the result is."""
+        """The indices in the operand of the element at `indices` of the result."""
         if len(self.source) == len(self.result) == 1:
             return list(indices)
         position = _row_major(indices, self.result)
@@ -91,7 +91,7 @@ class _Group(NamedTuple):
 
 
 def _groups(source: Sequence[Expr], result: Sequence[Expr]) -> list[_Group]:
-    """Dimensions matched in groups, so that an extent that stays costs no division: (n, 3, 4) to
+    """Dimensions matched in groups, so that unchanged extents cost no division: (n, 3, 4) to
     (n, 12) divides only the index of the 12."""
     groups: list[_Group] = []
     while source or result:
@@ -102,7 +102,7 @@ def _groups(source: Sequence[Expr], result: Sequence[Expr]) -> list[_Group]:
 
 
 def _first_group(source: Sequence[Expr], result: Sequence[Expr]) -> _Group:
-    """The fewest leading dimensions of both that hold the same; all of them where none do."""
+    """The fewest leading dimensions of both with equally many elements; all where none are."""
     m, n = min(1, len(source)), min(1, len(result))
     while not (group := _Group(source[:m], result[:n])).fits:
         have, want = known_dim(product(group.source)), known_dim(product(group.result))
@@ -125,7 +125,7 @@ def _row_major(indices: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
 
 @reshape.layouts
 def reshape_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """Channels that come last stay so, where batch and channels are those of both images."""
+    """Channels that are last stay so, where batch and channels of both images are the same."""
     (x,) = call.args
     assert x is not None
     if not blocking.is_last or x.ndim < 3 or out.ndim < 3 or x.shape[:2] != out.shape[:2]:
@@ -148,7 +148,7 @@ def reshape_symbolic(x: Value, *, shape: Dims) -> Array | None:
 
 
 def _without_wildcard(source: Sequence[Expr], wanted: Sequence[Expr]) -> list[Expr]:
-    """-1 replaced by what the other extents leave."""
+    """-1 replaced by the extent that the others leave."""
     wild = [n for n, d in enumerate(wanted) if known_dim(d) == -1]
     if not wild:
         return list(wanted)
@@ -161,7 +161,7 @@ def _without_wildcard(source: Sequence[Expr], wanted: Sequence[Expr]) -> list[Ex
 
 
 def _rest(source: Sequence[Expr], others: Sequence[Expr]) -> Expr:
-    """The quotient of both products; extents that stand on both sides need no division."""
+    """The quotient of both products; extents on both sides need no division."""
     left, divisors = list(source), list[Expr]()
     for extent in others:
         if any(extent is e for e in left):

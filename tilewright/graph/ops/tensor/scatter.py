@@ -1,6 +1,6 @@
-"""Elements put at places that another tensor names; negative indices count from the end.
+"""Elements written to positions given by another tensor; negative indices count from the end.
 
-Updates are made in order, so that of several for one place the last one wins. An index that is out
+Updates are made in order, so that the last of several for one position wins. An index that is out
 of range stops the program with a message.
 """
 
@@ -31,7 +31,7 @@ from tilewright.tensor import te
 
 
 class ScatterReduction(NamedTuple):
-    """What becomes of an element and an update for it: by NumPy's function, as a formula."""
+    """How an element and its update are combined: NumPy's function, and the formula."""
 
     reference: Any
     formula: Callable[[Expr, Expr], Expr]

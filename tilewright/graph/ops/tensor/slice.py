@@ -1,4 +1,4 @@
-"""Parts of a tensor: slices with any steps, splits, and what they put together again."""
+"""Parts of a tensor: slices with any steps, splits, and concats."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tilewright.tensor import te
 
 #: Ends at least this far out mean "to the end", whatever the extent is.
 _FAR = 2**31 - 1
-#: Numbers are clamped to these bounds, so that differences of them are numbers too.
+#: Numbers are clamped to these bounds, so that their differences do not overflow.
 _FARTHEST = 2**61
-#: No tensor has so many elements: a step as long as this leaves it at once.
+#: More elements than any tensor has: a step this long takes one element at most.
 _LONGEST_STEP = 2**48
 
 # ---- slice --------------------------------------------------------------------------------------
 
 
 class SliceRange(NamedTuple):
-    """What is taken along one axis: `size` elements from `start` on, `step` apart."""
+    """The elements taken along one axis: `size` of them from `start` on, `step` apart."""
 
     start: Expr
     size: Expr
@@ -61,7 +61,7 @@ def slice_reference(
     index = [slice(None)] * x.ndim
     for n, axis in enumerate(axes_of(axes, len(starts) if axes is None else x.ndim)):
         step = 1 if steps is None else steps[n]
-        # NumPy counts an end of -1 from the back; far below everything it means "to the front".
+        # NumPy counts an end of -1 from the back; far below everything means "to the front".
         index[axis] = slice(starts[n], None if step < 0 and ends[n] <= -_FAR else ends[n], step)
     return x[tuple(index)].copy()
 
@@ -86,7 +86,7 @@ def slice_compute(
 
 @slice_.part
 def slice_part(result: Value, x: Value, **bounds: Any) -> Expr | None:
-    """A slice is in one piece where all axes before the last one that is cut have one element."""
+    """A slice is contiguous where all axes before the last one that is cut have one element."""
     if x.is_constant or x.dtype.bits < 8:
         return None
     spans = spans_of(x, **bounds)
@@ -166,7 +166,7 @@ def _within(span: SliceRange | None, index: Expr) -> Any:
 def spans_of(
     x: Value | te.Tensor, starts: Dims, ends: Dims, axes: Ints | None, steps: Ints | None
 ) -> dict[int, SliceRange]:
-    """What a slice takes along each of its axes."""
+    """The elements that a slice takes along each of its axes."""
     steps = (1,) * len(starts) if steps is None else steps
     given = axes_of(axes, len(starts) if axes is None else x.ndim)
     if not len(starts) == len(ends) == len(steps) == len(given) <= x.ndim:
@@ -181,7 +181,7 @@ def spans_of(
 
 
 def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> SliceRange:
-    """What `start:end:step` takes of `extent` elements."""
+    """The elements of `extent` ones that `start:end:step` takes."""
     start, end = _held(start), _held(end)
     step = min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
     begin, length = (_forwards if step > 0 else _backwards)(extent, start, end)
@@ -191,7 +191,7 @@ def span_of(extent: Expr, start: Dim, end: Dim, step: int = 1) -> SliceRange:
 
 
 def _held(bound: Dim) -> Dim:
-    """A start or an end that is not too far out to compute with."""
+    """A start or an end, clamped so that it can be computed with."""
     number = known_dim(bound)
     if number is not None:
         return min(max(number, -_FARTHEST), _FARTHEST)
@@ -201,16 +201,16 @@ def _held(bound: Dim) -> Dim:
 
 
 def _forwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:
-    """Where it begins, and how far it goes; that is negative where nothing is taken.
+    """The beginning and the length, which is negative where nothing is taken.
 
-    Where something is taken the start lies before the end, so that only the end is clamped.
+    Where something is taken, the start is before the end, so that only the end is clamped.
     """
     a, b = known_dim(start), known_dim(end)
     begin = counted_from_front(start, extent)
     if a is None or a < 0:
         begin = tidy(maximum(begin, 0), extent)
     if b is not None and b >= _FAR:
-        # The last so many elements, or all there are.
+        # The last `-a` elements, or all there are.
         return begin, minimum(extent, -a) if a is not None and a < 0 else extent - begin
     stop = counted_from_front(end, extent)
     inside = b is not None and b < 0
@@ -218,7 +218,7 @@ def _forwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:
 
 
 def _backwards(extent: Expr, start: Dim, end: Dim) -> tuple[Expr, Expr]:
-    """Places are -1 … n - 1: where it begins, and where it stops before."""
+    """The beginning and the length, of positions -1 … n - 1."""
     a, b = known_dim(start), known_dim(end)
     begin = counted_from_front(start, extent)
     if a is None or a >= 0:
@@ -328,7 +328,7 @@ def concat_symbolic(*xs: Value, axis: int) -> Array | None:
 
 @concat.join
 def concat_join(result: Value, *xs: Value, axis: int) -> bool:
-    """In sizes that are known, where all axes before that of the concat have one element."""
+    """Of known sizes, where all axes before that of the concat have one element."""
     axis = axis_of(axis, result.ndim)
     return (
         result.tensor.is_static
@@ -352,7 +352,7 @@ def concat_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[
 
 
 def _join_shape(shape: list[Expr], x: Value, axis: int) -> None:
-    """Let `shape` agree with one more tensor; numbers say more than symbols."""
+    """Require `shape` to agree with one more tensor; numbers replace symbols."""
     if x.ndim != len(shape):
         raise UserError(f"{x} cannot be put beside a tensor of {len(shape)} dimensions")
     for n, dim in enumerate(x.shape):

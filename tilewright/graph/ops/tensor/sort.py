@@ -1,8 +1,8 @@
 """Sorting along an axis: stable, NaN counts as the greatest of all numbers.
 
-What is sorted are whole numbers in the same order as the elements (`sort_key`), so that one
-algorithm serves all element types and both directions. It gives the places; the elements are
-gathered then.
+Integers in the same order as the elements are sorted (`sort_key`), so that one algorithm serves all
+element types and both directions. It computes positions, by which the elements are gathered
+afterwards.
 """
 
 # pyright: reportMissingParameterType=false, reportCallIssue=false
@@ -25,9 +25,9 @@ from tilewright.ir import DType, Expr, Function
 from tilewright.support.errors import UserError
 from tilewright.tensor import ElementType, alloc, i64, parallel, script, te
 
-#: Runs of so many elements are sorted by insertion before they are merged.
+#: Runs of this many elements are sorted by insertion before they are merged.
 _RUN = 16
-#: Up to so many elements are picked out one by one; more are sorted.
+#: Up to this many elements are selected one by one; more are sorted.
 _FEW = 64
 
 # ---- sort ---------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def sort_decompose(b: Any, x: Value, *, axis: int, descending: bool) -> tuple[Va
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
-    """By NumPy: descending and stable is ascending and stable from the back."""
+    """By NumPy: a stable descending sort is a stable ascending one from the back."""
     if x.dtype.kind not in "iufb":
         x = x.astype(np.float32)
     if not descending:
@@ -78,7 +78,7 @@ def _picked(b: Any, x: Value, rows: Value, places: Value, axis: int) -> tuple[Va
 
 
 def _from_rows(b: Any, rows: Value, x: Value, axis: int) -> Value:
-    """Rows back at the place of `axis`; they may have become shorter."""
+    """Rows moved back to `axis`; they may have become shorter."""
     axis = axis_of(axis, x.ndim)
     others = [n for n in range(x.ndim) if n != axis]
     shaped = b.reshape(rows, shape=[*(x.shape[n] for n in others), rows.shape[1]])
@@ -212,7 +212,7 @@ def first_of_rows_kernel(keys: Value, *, k: int) -> Function:
 
 @cache
 def merge_sort(dtype: DType) -> Function:
-    """Runs sorted by insertion, then merged to and fro between two copies."""
+    """Runs sorted by insertion, then merged back and forth between two copies."""
     element: Any = ElementType(dtype)
 
     @script

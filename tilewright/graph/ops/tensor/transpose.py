@@ -45,7 +45,7 @@ def transpose_compute(x: te.Tensor, *, axes: Ints | None) -> te.Tensor:
 
 @transpose.layouts
 def transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterator[Form]:
-    """Channels that are brought to the end of an image, or back, may be there already."""
+    """Channels that are moved to the end of an image, or back, may already be there."""
     (x,) = call.args
     assert x is not None
     order = _order(call.attrs["axes"], x.ndim)
@@ -65,7 +65,7 @@ def transpose_layouts(blocking: Blocking, call: Call, out: TensorType) -> Iterat
 
 @transpose.cost
 def transpose_cost(blocking: Blocking, call: Call, out: TensorType) -> float:
-    """What a copy costs, where it need not be one."""
+    """The cost of a copy, where layouts can avoid it."""
     return blocking.change(out, PLAIN, channels_of(out) or PLAIN) if blocking.is_last else 0.0
 
 
@@ -97,7 +97,7 @@ def depth_to_space(x: Value, *, block: int, mode: str = "DCR") -> Type:
     return x.tensor.with_shape([n, c // (block * block), h * block, w * block])
 
 
-#: Where (depth, row, column) of a block are among the dimensions that channels are split into.
+#: The positions of (depth, row, column) of a block among the dimensions channels are split into.
 _DEPTH_TO_SPACE = {"DCR": (3, 1, 2), "CRD": (1, 2, 3)}
 
 

@@ -1,4 +1,4 @@
-"""The different elements, or slices, of a tensor."""
+"""The distinct elements, or slices, of a tensor."""
 
 # pyright: reportMissingParameterType=false
 
@@ -61,7 +61,7 @@ def unique_reference(
 
 
 def _row_key(row: Array) -> tuple[Any, ...]:
-    """NaN above all, and equal to itself."""
+    """NaN is above all, and equal to itself."""
     return tuple((1, 0.0) if v != v else (0, v.item() if hasattr(v, "item") else v) for v in row)
 
 
@@ -166,7 +166,7 @@ def _merge_sort(dtype: DType) -> Function:
                 left = begin
                 right = middle
                 for at in range(begin, end):
-                    # Of equal ones the left comes first, as all are that have no columns.
+                    # Of equal ones the left comes first; without columns, all are equal.
                     from_right = left >= middle
                     if left < middle and right < end and columns > 0:
                         a = places[left]

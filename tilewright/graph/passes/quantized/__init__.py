@@ -1,1 +1,1 @@
-"""Passes over models in bytes: products, what is read of them, and weights of few bits."""
+"""Passes over quantized models: products of bytes, their readers, and weights of few bits."""

@@ -1,4 +1,4 @@
-"""Products by weights that alone are quantized, in blocks along the sum.
+"""Products by quantized weights, in blocks along the summed axis, of other factors in floats.
 
 y = matmul(x, dequantize(w, scales of blocks))   -->   y = matmul_nbits(x, packed w, scales)
 """
@@ -18,12 +18,12 @@ from tilewright.graph.sizes.axes import axis_of
 
 
 def is_plain_gemm(s: Site) -> bool:
-    """Whether a product is neither of a transposed first factor nor scaled."""
+    """Whether neither the first factor is transposed nor the product or the bias scaled."""
     return not s.attr("transpose_a") and s.attr("alpha") == 1 and s.attr("beta") == 1
 
 
 def with_bias(s: Site, real: Value | None) -> Value | None:
-    """A product, where there is one, with what the call adds to it."""
+    """A product, where there is one, plus the bias of the call."""
     bias = s.call.args[2]
     return real if real is None or bias is None else s.emit("add", real, bias)
 
@@ -43,7 +43,7 @@ def dense_by_blocks(s: Site) -> Value | None:
 
 
 def _by_blocks(s: Site, is_transposed: bool) -> Value | None:
-    """The product by weights that are dequantized in blocks along the sum."""
+    """The product by weights that are dequantized in blocks along the summed axis."""
     call = s.made_by(s.arg(1), "dequantize")
     if call is None or not call.attrs["block"] or s.x.dtype is not s.arg(1).dtype:
         return None
@@ -68,7 +68,7 @@ def _by_blocks(s: Site, is_transposed: bool) -> Value | None:
 
 
 def _in_blocks(rows: Array, block: int) -> Array:
-    """Rows N×K as N×blocks×block, filled up with zeros."""
+    """Rows N×K as N×blocks×block, padded with zeros."""
     count, depth = rows.shape
     blocks = -(-depth // block)
     full = np.zeros((count, blocks * block), rows.dtype)

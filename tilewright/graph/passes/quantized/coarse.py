@@ -1,9 +1,9 @@
-"""Functions whose results become bytes: by coarser ones, which take fewer operations.
+"""Replaces functions whose results become bytes by coarser ones, which take fewer operations.
 
     quantize(x * sigmoid(x), c)   -->   quantize(x * coarse_sigmoid(x), c)
 
-A byte tells 256 numbers apart. What is off by 2**-12 of itself moves by a sixteenth of their
-distance at most, as long as it is only multiplied before it is rounded.
+A byte has 256 values. A relative error of 2**-12 is at most a sixteenth of the step between them,
+as long as results are only multiplied before they are rounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.ir import DType
 
 _FLOAT32: Final = DType.of("float32")
 _COARSER: Final = {"sigmoid": "coarse_sigmoid"}
-#: How many products back it is looked for a function.
+#: Most multiplications between the function and `quantize`.
 _BACK: Final = 3
 
 

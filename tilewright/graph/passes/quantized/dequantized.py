@@ -1,4 +1,4 @@
-"""Bytes that a model makes real numbers of, and what sums of their products stand for."""
+"""Bytes that a model dequantizes, and the real numbers that sums of their products stand for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
 
 
 class Bytes(NamedTuple):
-    """A tensor of bytes with the one scale and zero point that make it real numbers."""
+    """A tensor of bytes with the single scale and zero point that dequantize it."""
 
     value: Value
     scale: Array
@@ -69,7 +69,7 @@ def weights_of(s: Site, value: Value, outputs: int) -> Weights | None:
         centred = centred - zeros.reshape([-1 if n == outputs else 1 for n in range(stored.ndim)])
     if centred.size and not -128 <= centred.min() <= centred.max() <= 127:
         return None
-    # Floats would not wrap around: sums of bytes must not either, whatever they are multiplied by.
+    # Sums of bytes must not overflow for any other factor, as those of floats would not.
     others = tuple(n for n in range(stored.ndim) if n != outputs)
     if np.abs(centred).sum(axis=others, dtype=np.int64).max(initial=0) * 256 > _INT32.max_value:
         return None

@@ -1,11 +1,11 @@
-"""Convolutions of bytes as models write them, for machines that convolve bytes where they lie.
+"""Convolutions of bytes as models write them, for machines that convolve bytes in place.
 
     y = conv_integer(x, w, z)
     -->
     y = sub(conv(x, w, dtype=int32, fill=z), z * sums of w)
 
 Other machines gather windows first (`graph.rules.integers`). Weights are constant, and have no zero
-point, or one that they can take in.
+point, or one that they can absorb.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Products of two quantized tensors that are both computed, such as those of attention.
+"""Products of two quantized tensors that are both computed, such as those in attention.
 
     y = matmul(dequantize(a, s, p), dequantize(b, r, q))
     -->
     y = mul(cast(matmul_integer(a, b, p, q)), s * r)
 
-Attention whose scores are bytes is several kernels then: between them lies a quarter of what scores
-in floats would be, and bytes are multiplied four at a time. Matrices of any size stay in floats,
-whose kernels need not know it to be fast.
+Attention whose scores are bytes takes several kernels then: the memory between them holds a quarter
+of what scores in floats would take, and bytes are multiplied four at a time. Matrices of unknown
+size stay in floats, whose kernels are fast without knowing it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tilewright.graph.rules.site import Site
 from tilewright.ir import DType
 
 _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
-#: Terms below which bytes do not fill the instructions for them.
+#: Sums of fewer terms do not fill the instructions for bytes.
 _FEW: Final = 8
-#: Floats would not wrap around: a sum of more products of bytes than this might.
+#: Sums of more products of bytes than this might overflow; those of floats would not.
 _MANY: Final = _INT32.max_value // 255**2
 
 

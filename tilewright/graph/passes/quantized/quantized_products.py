@@ -1,30 +1,30 @@
-"""Products of quantized tensors that a model writes as products of floats, in bytes.
+"""Computes products of quantized tensors, which models write as products of floats, in bytes.
 
     y = conv(dequantize(x, s, z), dequantize(w, r), b)
     -->
     t = conv(x, w, dtype=int32, fill=z)                 exact sums
     y = add(mul(cast(sub(t, z * sums of w)), s * r), b)
 
-That is how most tools write quantized models down. Weights are constant bytes with a scale for
-each output and no zero point, or one that they can take in; images and rows have one scale. All
-else stays as it is: so do products on machines that have no instructions for bytes. Those that
-multiply pairs of 16 bits (AVX2) gain less: convolutions stay where Winograd's algorithm is faster.
+Most tools write quantized models like that. Weights are constant bytes with a scale for each output
+and no zero point, or one that they can absorb; images and rows have one scale. All else stays as it
+is, and so do products on machines without instructions for bytes. Those that multiply pairs of 16
+bits (AVX2) gain less: there, convolutions stay where Winograd's algorithm is faster.
 
-Where each channel is convolved by itself, instructions for bytes find nothing to add up: sums are
-in float32, which holds them exactly, but images are read as bytes, on every machine. Those without
-a float unit have sums of integers there, too.
+Depthwise convolutions have no sum over channels for byte instructions to compute: their sums are in
+float32, which holds them exactly, but images are read as bytes, on every machine. Machines without
+a float unit sum in integers there, too.
 
     t = conv(x, float32 of w, groups=channels, dtype=float32, fill=z)
 
 Products of two tensors that are both computed are those of attention (`of_two`).
 
-A transposed convolution is one of its phases (`ops.forms.conv_phases`), which are moved to their
-places when they are real numbers, or bytes again.
+A transposed convolution is computed as one convolution that gives all its phases
+(`ops.forms.conv_phases`), which are interleaved as real numbers, or once they are bytes again.
 
     y = matmul(x, dequantize(w, scales of blocks))   -->   y = matmul_nbits(x, packed w, scales)
 
-Weights that alone are quantized, in blocks along the sum, stay as small as they are on all
-machines.
+Where only weights are quantized, in blocks along the summed axis, they stay as small as they are on
+all machines.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ from tilewright.ir import DType
 from tilewright.target import Target
 
 _FLOAT32, _INT32 = DType.of("float32"), DType.of("int32")
-#: Channels below which bytes do not fill the instructions for them.
+#: Fewer channels than this do not fill the instructions for bytes.
 _FEW: Final = 8
-#: Groups of so many channels are whole blocks.
+#: Multiples of this many channels in a group are whole blocks.
 _WHOLE: Final = 16
 #: Scales below this have no reciprocal in float32.
 _TINY: Final = 1e-37
-#: How many operators back it is looked for a product.
+#: Most operators between a product and what quantizes its result.
 _BACK: Final = 8
-#: Whole numbers up to this are exact in float32.
+#: Integers up to this are exact in float32.
 _EXACT: Final = 2**24
 
 
@@ -84,7 +84,7 @@ def quantized_products(target: Target, winograd: Step | None = None) -> Pass:
     """The pass for a machine, where `winograd` is the pass that may rewrite convolutions later."""
 
     def quantized_products(module: Module) -> Module:
-        """The module with products of bytes in place of those of what they stand for."""
+        """The module with products of bytes in place of products of their real values."""
         table = _rules_for(target, winograd)
 
         def rules(name: str) -> Iterable[Rule]:
@@ -101,7 +101,7 @@ Filling = Callable[[Sequence[int], int], bool]
 
 
 def fills_byte_products(weight: Sequence[int], groups: int) -> bool:
-    """Whether a convolution by weights of a shape has enough channels, in each of its groups."""
+    """Whether a convolution by weights of this shape has enough channels in each group."""
     sides = weight[0] // groups, weight[1]
     return min(sides) >= _FEW if groups == 1 else all(n and n % _WHOLE == 0 for n in sides)
 
@@ -113,7 +113,7 @@ def _fills_tensor_products(weight: Sequence[int], groups: int) -> bool:
 
 
 def _conv(s: Site, fills: Filling = fills_byte_products) -> Value | None:
-    """All channels together, or in groups that fill instructions for bytes."""
+    """A convolution without groups, or in groups that fill the instructions for bytes."""
     if s.attr("dtype") is not None:
         return None
     x, w = bytes_of(s, s.x), weights_of(s, s.arg(1), 0)
@@ -123,7 +123,7 @@ def _conv(s: Site, fills: Filling = fills_byte_products) -> Value | None:
 
 
 def _transposed_conv(s: Site) -> Value | None:
-    """A transposed convolution as one of its phases, which are put side by side."""
+    """A transposed convolution as one convolution whose outputs are its phases."""
     x, w = bytes_of(s, s.x), weights_of(s, s.arg(1), 1)
     bias = s.call.args[2]
     if x is None or w is None or min(w.array.shape[:2]) < _FEW:
@@ -146,7 +146,7 @@ def _transposed_conv(s: Site) -> Value | None:
 
 
 def _side_by_side(s: Site, x: Value, phases: Phases) -> Value:
-    """N×(phases·O)×places as the image N×O×spatial that the phases make up."""
+    """N×(phases·O)×places as the image N×O×spatial, with its phases interleaved."""
     rank, places = phases.rank, x.shape[2:]
     outputs = s.result.shape[1]
     split = s.emit("reshape", x, shape=[x.shape[0], *phases.strides, outputs, *places])
@@ -163,7 +163,7 @@ def _side_by_side(s: Site, x: Value, phases: Phases) -> Value:
 
 
 def _conv_where_it_pays(s: Site, target: Target, winograd: Step | None) -> Value | None:
-    """The same on machines that gain less by bytes than by Winograd's algorithm."""
+    """`_conv` on machines that gain less by bytes than by Winograd's algorithm."""
     will_run = winograd is not None and PassContext.current().runs(winograd)
     is_slower = s.attr("groups") > 1 or (will_run and _winograd_is_faster(s, target))
     return None if is_slower else _conv(s)
@@ -179,7 +179,7 @@ def _winograd_is_faster(s: Site, target: Target) -> bool:
 
 
 def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
-    """Every channel by itself, with images in bytes and sums in a type."""
+    """A depthwise convolution, with images in bytes and sums of type `dtype`."""
     if s.attr("groups") == 1 or known_dim(s.arg(1).shape[1]) != 1 or s.attr("dtype") is not None:
         return None
     x, w = bytes_of(s, s.x), weights_of(s, s.arg(1), 0)
@@ -191,7 +191,7 @@ def _depthwise(s: Site, dtype: DType = _FLOAT32) -> Value | None:
 
 
 def _convolved(s: Site, x: Bytes, w: Weights, dtype: DType) -> Value:
-    """The real numbers that a convolution of bytes stands for, with sums in a type."""
+    """The real result of a convolution of bytes, with sums of type `dtype`."""
     factors = w.array if dtype is _INT32 else w.array.astype(dtype.numpy)
     total = s.again(s.call, [x.value, s.constant(factors)], dtype=dtype, fill=x.zero)
     by_channel = (-1, *[1] * (s.x.ndim - 2))
@@ -235,14 +235,14 @@ def _product(s: Site, w: Weights | None) -> Value | None:
     return scaled(s, total, x, w.array.sum(axis=0, dtype=np.int64), w.scales)
 
 
-# ---- what is quantized again --------------------------------------------------------------------
+# ---- results that are quantized again -----------------------------------------------------------
 
 
 def _quantize(s: Site) -> Value | None:
-    """quantize(x, c) = quantize(x * (1 / c), 1), for what comes from sums of products
+    """quantize(x, c) = quantize(x * (1 / c), 1), for x computed from sums of products
 
-    These are rounded one way or the other as it is, and a division takes longer than all else that
-    is done with a sum.
+    Such x are rounded one way or the other anyway, and a division takes longer than all else
+    that is done with a sum.
     """
     scale, is_plain = s.arg(1).constant, s.attr("precision") is None
     if scale is None or scale.size != 1 or not is_plain or s.x.dtype is not _FLOAT32:
@@ -261,7 +261,7 @@ def _quantize(s: Site) -> Value | None:
 
 
 def _unclipped(s: Site) -> Value | None:
-    """quantize(clip(x, a, b), c) = quantize(x, c), where bytes end before a and b do"""
+    """quantize(clip(x, a, b), c) = quantize(x, c), where bytes saturate before a and b"""
     inner = s.private(s.x, "clip", "relu")
     scale, zero = s.arg(1).constant, s.call.args[2]
     if inner is None or scale is None or scale.size != 1 or not s.result.dtype.is_integer:
@@ -281,7 +281,7 @@ def _unclipped(s: Site) -> Value | None:
 
 
 def _bounds(call: Call) -> tuple[float, float]:
-    """What a value is clipped to; NaN where that is not known."""
+    """The bounds that a value is clipped to; NaN where one is not known."""
     if call.op.name == "relu":
         return 0.0, np.inf
     found = [-np.inf, np.inf]
@@ -292,7 +292,7 @@ def _bounds(call: Call) -> tuple[float, float]:
 
 
 def _comes_from_sums(s: Site, value: Value, depth: int = _BACK) -> bool:
-    """Whether elements are computed one by one from sums of products."""
+    """Whether a value is computed from sums of products by maps alone."""
     call = s.made_by(value)
     if call is None or not depth:
         return False
@@ -315,7 +315,7 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
 
 
 def _rules_for(target: Target, winograd: Step | None) -> dict[str, tuple[Rule, ...]]:
-    """The rules that make a machine faster."""
+    """The rules that make programs faster on a machine."""
     if not target.has_float_unit:
         return _RULES | {"conv": (_conv, partial(_depthwise, dtype=_INT32))}
     if target.gpu is not None and target.has_byte_products:

@@ -1,9 +1,9 @@
-"""Sums of two bytes that are quantized again: by a product in place of a quotient.
+"""Requantizes the sum of two bytes by a multiplication instead of a division.
 
     quantize(dequantize(a) + dequantize(b), c) = quantize((dequantize(a) + dequantize(b)) * r, 1)
 
 A division takes longer than all else that is done with an element. Two bytes have 65536 sums: where
-some r near 1 / c rounds every one of them to the same number, nothing changes.
+some r near 1 / c rounds every one of them to the same number as c does, the result is unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def product_for_quotient(s: Site) -> Value | None:
 
 
 def _factor(s: Site, add: Call, scale: Array) -> Array | None:
-    """What sums are multiplied by; None where no number gives the same, or none is needed."""
+    """The factor for sums; None where none gives the same results, or none is needed."""
     reals = [_reals(s, a) for a in add.args]
     a, b = reals
     if a is None or b is None or scale == 1 or not scale > 0:
@@ -48,7 +48,7 @@ def _factor(s: Site, add: Call, scale: Array) -> Array | None:
 
 
 def _reals(s: Site, value: Value | None) -> Array | None:
-    """All the numbers that a tensor of bytes may stand for."""
+    """All the numbers that an element of a tensor of bytes may stand for."""
     call = None if value is None else s.made_by(value, "dequantize")
     if call is None or call.attrs["block"]:
         return None

@@ -1,9 +1,9 @@
-"""Products of many rows by weights of few bits: these are unpacked once, not for every few rows.
+"""Unpacks weights of few bits once for products of many rows, not again for every few rows.
 
     y = matmul_panels(x, w, scales)     -->     y = matmul(x, unpack_panels(w, scales))
 
-Where the number of rows is known only when the program runs, it decides then.
-It runs when no constants are folded any more: unpacked weights exist only while they are used.
+Where the number of rows is known only at run time, the program decides then.
+Runs after the last folding of constants: unpacked weights exist only while they are used.
 """
 
 from __future__ import annotations

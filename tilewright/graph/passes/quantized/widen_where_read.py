@@ -1,12 +1,12 @@
-"""Gives each reader of a value that is stored as bytes its own copy of the step to a wider type.
+"""Gives each reader of a value that is stored as bytes its own copy of the widening step.
 
     a = dequantize(q)                        a = dequantize(q)
     m = global_avg_pool(a)          -->      m = global_avg_pool(a)
     y = mul(a, s)                            b = dequantize(q)
                                              y = mul(b, s)
 
-What is read by something else than maps has to lie in memory: it lies there as bytes if each of
-its readers dequantizes it, or casts it to wider integers, by itself.
+A value that something other than maps reads must be stored: it is stored as bytes if each of its
+readers dequantizes it, or casts it to wider integers, by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AnyGraph = TypeVar("AnyGraph", bound=Graph)
 
 
 def widen_where_read(module: Module) -> Module:
-    """The module with values made wider where they are read."""
+    """The module with values widened by their readers."""
     facts = FactTable()
     return module.map(lambda f: _repeated(f, facts))
 
@@ -48,7 +48,7 @@ def _repeated(graph: AnyGraph, facts: FactTable) -> AnyGraph:
 def _is_read_in_several_ways(
     users: Set[int | None], body: Sequence[Binding], facts: FactTable
 ) -> bool:
-    """Whether several calls of this graph read a value, one of them by a reduction."""
+    """Whether several calls of this graph read a value, one of them a reduction."""
     if len(users) == 1 or None in users:
         return False
     kinds = [_kind(body[k], facts) for k in users if k is not None]
@@ -62,7 +62,7 @@ def _kind(binding: Binding, facts: FactTable) -> LoopKind:
 
 
 def _with_copies(binding: Binding, chosen: dict[Value, Binding]) -> list[Binding]:
-    """A binding after copies of its own of what it reads."""
+    """A binding after its own copies of the widening steps that it reads."""
     call = binding.expr
     if not isinstance(call, Call) or not any(a in chosen for a in call.args if a is not None):
         return [binding]

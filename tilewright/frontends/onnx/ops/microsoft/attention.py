@@ -59,7 +59,7 @@ def _attended(n: Node, query: Value, key: Value, value: Value, mask: Value | Non
 
 
 def _padding_mask(n: Node, mask: Value | None, query: Value, key: Value) -> Value | None:
-    """A mask of any of the shapes that are allowed, as what is added to the scores."""
+    """A mask of any allowed shape, as an addend of the scores."""
     if mask is None:
         return None
     b = n.builder
@@ -71,7 +71,7 @@ def _padding_mask(n: Node, mask: Value | None, query: Value, key: Value) -> Valu
 
 
 def _below(n: Node, lengths: Value, query: Value, key: Value) -> Value:
-    """Which keys lie before the end of each sequence, and after its start where that is given."""
+    """Which keys are before the end of each sequence, and after its start where that is given."""
     b = n.builder
     places = b.ramp(n.scalar(0, lengths), n.scalar(1, lengths), size=key.shape[2])
     batch = query.shape[0]
@@ -85,7 +85,7 @@ def _below(n: Node, lengths: Value, query: Value, key: Value) -> Value:
 
 
 def _added(n: Node, visible: Value, like: Value) -> Value:
-    """What hidden keys get added to their scores: much, but not infinitely."""
+    """The addends for the scores of hidden keys: large, but not infinite."""
     hidden = n.scalar(n.real("mask_filter_value", -10000.0), like)
     return n.builder.where(visible, n.scalar(0.0, like), hidden)
 
@@ -112,7 +112,7 @@ def multi_head_attention(n: Node) -> list[Value | None]:
 
 
 def _operands(n: Node) -> list[Value]:
-    """Queries, keys and values, B×H×L×D each, whatever they are packed into."""
+    """Queries, keys and values, B×H×L×D each, however they are packed."""
     heads = n.integer("num_heads")
     if n.get(1) is None:
         if n.get(3) is not None:
@@ -128,7 +128,7 @@ def _operands(n: Node) -> list[Value]:
 
 
 def _unpacked(n: Node, x: Value, count: int) -> list[Value]:
-    """B×L×H×count×D as so many B×H×L×D."""
+    """B×L×H×count×D as `count` tensors B×H×L×D."""
     b = n.builder
     parts = b.split(x, sizes=[1] * count, axis=3)
     return [b.transpose(b.squeeze(p, axes=[3]), axes=[0, 2, 1, 3]) for p in parts]
@@ -136,7 +136,7 @@ def _unpacked(n: Node, x: Value, count: int) -> list[Value]:
 
 def _biased(n: Node, parts: list[Value], bias: Value) -> list[Value]:
     b = n.builder
-    # Keys and values that have their heads apart already need no bias.
+    # Keys and values with separate heads need no bias.
     sizes: list[Dim] = [x.shape[-1] if x.ndim == 3 else bias.shape[0] // 3 for x in parts]
     biases = b.split(bias, sizes=sizes, axis=0)
     pairs = zip(parts, biases, strict=True)
@@ -150,7 +150,7 @@ def _biased(n: Node, parts: list[Value], bias: Value) -> list[Value]:
 def group_query_attention(n: Node) -> list[Value | None]:
     """(query, key?, value?, past key?, past value?, last places, total length, cos?, sin?, …).
 
-    New keys are written after the old ones, where each sequence of the batch ends.
+    New keys are written behind the old ones, at the end of each sequence of the batch.
     """
     b, heads, shared = n.builder, n.integer("num_heads"), n.integer("kv_num_heads")
     if n.flag("smooth_softmax") or n.get(11) is not None:
@@ -187,7 +187,7 @@ def _grouped(n: Node, heads: int, shared: int) -> list[Value]:
 
 
 def _starts(n: Node, ends: Value) -> Value:
-    """Where the new keys of each sequence begin: at 0 if there are no old ones."""
+    """The positions of the new keys of each sequence: from 0 if there are no old ones."""
     b = n.builder
     count = b.shape_of(n[0], start=1, end=2)
     total = b.cast(b.reshape(n[6], shape=[1]), dtype="int64")
@@ -197,7 +197,7 @@ def _starts(n: Node, ends: Value) -> Value:
 
 
 def _query_places(n: Node, starts: Value, length: Dim) -> Value:
-    """The place of each new token: batch × token."""
+    """The position of each new token: batch × token."""
     b = n.builder
     steps = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=length)
     return b.add(b.unsqueeze(starts, axes=[1]), steps)
@@ -220,7 +220,7 @@ def _rotary_size(cos: Value) -> int:
 
 
 def _written(n: Node, past: Value | None, new: Value, starts: Value, total: Dim) -> Value:
-    """The cache with the new keys in it; it grows if it is too short."""
+    """The cache with the new keys in it, extended if it is too short."""
     if past is None:
         return new
     b, have = n.builder, past.shape[2]
@@ -231,7 +231,7 @@ def _written(n: Node, past: Value | None, new: Value, starts: Value, total: Dim)
 
 
 def _causal_mask(n: Node, query: Value, key: Value, starts: Value, ends: Value) -> Value:
-    """Which keys each token sees, as what is added to the scores."""
+    """The mask of the keys that each token attends to, as an addend of the scores."""
     b = n.builder
     places = b.unsqueeze(_query_places(n, starts, query.shape[2]), axes=[1, 3])
     keys = b.ramp(n.constant(0, "int64"), n.constant(1, "int64"), size=key.shape[2])

@@ -41,12 +41,12 @@ def fused_matmul(n: Node) -> Value:
 
 
 def _is_transposed(n: Node, x: Value, side: str) -> bool:
-    # A vector has nothing to transpose.
+    # Vectors are not transposed.
     return n.flag(f"trans{side}") and x.ndim > 1
 
 
 def _batch_in_front(n: Node, x: Value, is_behind: bool) -> Value:
-    """Matrices whose batch stands between their rows and columns, as usual."""
+    """Matrices whose batch is between rows and columns, with the batch first."""
     if not is_behind:
         return x
     order = [*range(1, x.ndim - 1), 0, x.ndim - 1]
@@ -76,7 +76,7 @@ def fused_conv(n: Node) -> Value:
 
 @converts("NhwcConv", "NhwcFusedConv", domain=_MS)
 def nhwc_conv(n: Node) -> Value:
-    """The channels of images stand last; those of the weights do not."""
+    """Channels of images are last; those of weights are not."""
     b = n.builder
     result = convolved(n, channels_first(n.builder, n[0]), n[1], n.get(2))
     if n.get(3) is not None:
@@ -106,7 +106,7 @@ _ACTIVATIONS: Final[dict[str, _Activate]] = {
 
 
 def _activated(n: Node, x: Value) -> Value:
-    """The activation that a fused node names, with its parameters."""
+    """The activation named by a fused node, with its parameters."""
     name = n.text("activation", "")
     if name not in _ACTIVATIONS:
         raise UserError(f"the activation {name}", remedy=f"known: {', '.join(_ACTIVATIONS)}")
@@ -155,7 +155,7 @@ def bias_split_gelu(n: Node) -> Value:
 def bias_softmax(n: Node) -> Value:
     x, bias, axis = n[0], n[1], n.integer("axis", 1)
     if not n.flag("is_inner_broadcast", True):
-        # The bias has the outer dimensions; it is repeated along those between.
+        # The bias has the outer dimensions; it is broadcast along those between.
         missing = x.ndim - bias.ndim
         bias = n.builder.unsqueeze(bias, axes=list(range(1, 1 + missing))) if missing else bias
     total = n.builder.add(x, bias)
@@ -227,7 +227,7 @@ def embed_layer_norm(n: Node) -> list[Value | None]:
 
 
 def _lengths(n: Node, ids: Value) -> Value:
-    """How many tokens of each row count; none where there is no mask."""
+    """The number of unmasked tokens of each row; 0 where there is no mask."""
     b, mask = n.builder, n.get(7)
     if mask is None:
         return b.full(n.constant(0, "int32"), shape=ids.shape[:1])
@@ -240,7 +240,7 @@ def group_norm(n: Node) -> Value:
 
 
 def _group_norm(n: Node, x: Value, gamma: Value, beta: Value) -> Value:
-    """Channels may stand last; a swish may follow."""
+    """Channels may be last; a swish may follow."""
     b, is_last = n.builder, n.flag("channels_last", True)
     images = channels_first(n.builder, x) if is_last else x
     gamma, beta = (_as(n, p, x) for p in (gamma, beta))

@@ -24,12 +24,12 @@ TABLE.add("DequantizeLinear", dequantize, domain=_MS)
 
 
 def _real(n: Node, index: int) -> Value:
-    """The real numbers of a quantized operand, which its scale and zero point follow."""
+    """A quantized operand, dequantized by the scale and zero point after it."""
     return n.builder.dequantize(n[index], n[index + 1], n.get(index + 2))
 
 
 def _stored(n: Node, result: Value, index: int, like: Value) -> Value:
-    """A result quantized by the scale and zero point that stand at `index`."""
+    """A result, quantized by the scale and zero point at `index`."""
     zero = n.get(index + 1)
     dtype = like.dtype if zero is None else None
     return n.builder.quantize(result, n[index], zero, dtype=dtype)
@@ -138,7 +138,7 @@ def dynamic_quantize_matmul(n: Node) -> Value:
 
 
 def _scaled(n: Node, product: Value, scales: Sequence[Value], bias: Value | None) -> Value:
-    """Whole numbers times their scales, plus a bias."""
+    """Integers times their scales, plus a bias."""
     b = n.builder
     factor = b.mul(*scales)
     result = b.mul(b.cast(product, dtype=factor.dtype), factor)

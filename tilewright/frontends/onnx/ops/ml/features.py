@@ -31,7 +31,7 @@ def label_encoder(n: Node) -> Value:
 
 
 def _list(n: Node, name: str) -> tuple[Array, str]:
-    """Keys or values from the attribute of whichever type is given."""
+    """Keys or values from the attribute of the given type."""
     if n.has(f"{name}_tensor"):
         return n.tensor(f"{name}_tensor")[0].ravel(), "tensor"
     if n.has(f"{name}_strings"):
@@ -52,7 +52,7 @@ def _default(n: Node, values: Array, kind: str) -> Any:
 
 
 def looked_up(n: Node, keys: Array, values: Array, default: Any) -> Value:
-    """For each element the value of its key; of equal keys the last counts."""
+    """For each element the value of its key; the last one of equal keys counts."""
     x, b = n[0], n.builder
     matches = _matches(n, x, keys)
     place = b.argmax(b.cast(matches, dtype="int32"), axis=-1, last=True)

@@ -60,7 +60,7 @@ def linear_classifier(n: Node) -> list[Value]:
 
 
 def _table(n: Node, name: str, rows: int) -> Array:
-    """The numbers of an attribute, in so many rows."""
+    """The numbers of an attribute, in this many rows."""
     numbers = _floats(n, name)
     if rows < 1 or numbers.size % rows:
         raise UserError(f"{name} holds {numbers.size} numbers, which make no {rows} rows")
@@ -75,7 +75,7 @@ def _offset(n: Node) -> float:
 
 
 def _kernel(n: Node, x: Value, vectors: Array) -> Value:
-    """How alike each row and each vector are."""
+    """The kernel function of each row and each vector."""
     b = n.builder
     gamma, offset, degree = (*n.reals("kernel_params", [0.0, 0.0, 0.0]), 0.0, 0.0, 0.0)[:3]
     kind = n.text("kernel_type", "LINEAR")
@@ -150,7 +150,7 @@ def _pairs(classes: int) -> list[tuple[int, int]]:
 
 
 def _probabilities(n: Node, scores: Value, classes: int) -> Value:
-    """Chances of classes from those of pairs, by the iteration of libsvm."""
+    """Probabilities of classes from those of pairs, by the iteration of libsvm."""
     b = n.builder
     a, c = n.constant(_floats(n, "prob_a")), n.constant(_floats(n, "prob_b"))
     chance = 1.0 - b.sigmoid(b.add(b.mul(scores, a), c))
@@ -186,7 +186,7 @@ def _quadratic(n: Node, r: dict[tuple[int, int], Any], t: int, u: int, classes: 
 
 
 def _improved(n: Node, q: Value, p: Value, classes: int) -> Value:
-    """One round; rows that have settled stay as they are."""
+    """One iteration; rows that have converged stay."""
     b = n.builder
     qp: Any = b.sum(b.mul(q, b.unsqueeze(p, axes=[1])), axes=[2])
     pqp: Any = b.sum(b.mul(p, qp), axes=[1], keepdims=True)

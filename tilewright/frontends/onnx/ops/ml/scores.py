@@ -1,4 +1,4 @@
-"""Scores of classes and what is made of them, for all classifiers of ai.onnx.ml."""
+"""Scores of classes and their transforms, for all classifiers of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def class_labels(n: Node, best: Value) -> Value:
 
 
 def _complete(labels: Any, other: Any) -> Any:
-    """One label is that of the class that is chosen or not; the other has none."""
+    """A single label is for the positive class; the negative one gets `other`."""
     return labels if len(labels) > 1 else np.concatenate([np.array([other], labels.dtype), labels])
 
 
 def post_transformed(n: Node, scores: Value, transform: str) -> Value:
-    """Scores as the model wants them."""
+    """Scores after the model's transform."""
     if transform not in _TRANSFORMS:
         raise UserError(f"post_transform is {transform!r}", remedy=nearest(transform, _TRANSFORMS))
     return _TRANSFORMS[transform](n, scores)
 
 
 def scores_of_two(n: Node, one: Value, transform: str, is_chance: bool) -> Value:
-    """The scores of two classes from that of the second; as ONNX Runtime transforms them."""
+    """The scores of two classes from that of the second, as ONNX Runtime transforms them."""
     b = n.builder
     if transform == "LOGISTIC":
         return b.sigmoid(b.concat(b.neg(one), one, axis=1))

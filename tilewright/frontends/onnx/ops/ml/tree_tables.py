@@ -72,12 +72,12 @@ def _children(n: Node, side: str, count: int) -> Array:
     is_leaf = _sized(_ints(n, f"nodes_{side}leafs"), count, f"nodes_{side}leafs")
     if children.size and children.min() < 0:
         raise UserError(f"nodes_{side}nodeids has the entry {children.min()}")
-    # For a leaf ~k, which is -1 - k, stands for leaf k.
+    # For a leaf ~k, which equals -1 - k, encodes leaf k.
     return children ^ -(is_leaf != 0).astype(np.int64)
 
 
 def _members(n: Node, mode: Array) -> tuple[Array, Array]:
-    """The sets of the nodes that look for members; NaN stands between them in the file."""
+    """The sets of nodes that test membership; NaN separates them in the file."""
     dtype = n.tensor("nodes_splits")[0].dtype
     values: Array = np.empty(0, dtype)
     if n.has("membership_values"):
@@ -128,7 +128,7 @@ Key = tuple[int, int]
 
 
 def _numbered(keys: Sequence[Key], is_leaf: Sequence[bool]) -> dict[Key, int]:
-    """Inner nodes count up from 0, leaves down from -1."""
+    """Inner nodes are numbered from 0 up, leaves from -1 down."""
     numbers: dict[Key, int] = {}
     inner = leaves = 0
     for key, leaf in zip(keys, is_leaf, strict=True):
@@ -155,7 +155,7 @@ def _linked(
 
 
 def _roots(n: Node, keys: Sequence[Key], numbers: dict[Key, int]) -> Array:
-    """The node of each tree that no other one leads to; the first where all do."""
+    """The node of each tree without a parent; the first where all have one."""
     reached = {
         (tree, child)
         for name in ("nodes_truenodeids", "nodes_falsenodeids")
@@ -174,7 +174,7 @@ def _roots(n: Node, keys: Sequence[Key], numbers: dict[Key, int]) -> Array:
 
 
 def _votes(n: Node, prefix: str, numbers: dict[Key, int]) -> tuple[Array, Array, Array]:
-    """The votes in the order of the leaves, and where each leaf's begin."""
+    """The votes in the order of the leaves, and the start of each leaf's votes."""
     keys = zip(n.integers(f"{prefix}_treeids"), n.integers(f"{prefix}_nodeids"), strict=True)
     leaves = np.array([-1 - numbers.get(key, 0) for key in keys], np.int64)
     targets = _sized(_ints(n, f"{prefix}_ids"), len(leaves), f"{prefix}_ids")
@@ -195,7 +195,7 @@ def _ints(n: Node, name: str) -> Array:
 
 
 def _floats(n: Node, name: str) -> Array:
-    """Floats, which stand in a tensor where they are doubles."""
+    """Floats, which are in a tensor if they are doubles."""
     if n.has(f"{name}_as_tensor"):
         return n.tensor(f"{name}_as_tensor")[0].ravel()
     return np.array(n.reals(name), np.float32)
@@ -214,7 +214,7 @@ def _sized(array: Any, count: int, name: str) -> Any:
 
 
 def _checked(trees: Trees) -> Trees:
-    """The tables, once every number in them leads somewhere and no path comes back."""
+    """The tables, after a check that all links are valid and there are no cycles."""
     nodes, leaves = len(trees.feature), len(trees.leaf_start) - 1
     for links in (trees.if_true, trees.if_false, trees.roots):
         if links.size and (links.max() >= nodes or links.min() < -leaves):
@@ -228,7 +228,7 @@ def _checked(trees: Trees) -> Trees:
 
 
 def _require_no_cycle(trees: Trees) -> None:
-    """Nodes fall away once both of their children have; those of a cycle never do."""
+    """Nodes are removed once both of their children are; those of a cycle never are."""
     children = np.stack([trees.if_true, trees.if_false], 1)
     waiting = (children >= 0).sum(1)
     parents: list[list[int]] = [[] for _ in range(len(waiting))]

@@ -54,7 +54,7 @@ def _base(n: Node) -> Array:
 
 
 def _with_base(n: Node, scores: Value) -> Value:
-    """Plus the base values, where the model has some."""
+    """The scores plus base values, if the model has any."""
     base = _base(n)
     return n.builder.add(scores, n.constant(base, scores.dtype)) if base.size else scores
 
@@ -79,7 +79,7 @@ def tree_ensemble_classifier(n: Node) -> list[Value]:
 
 
 def _binary(n: Node, trees: Trees) -> list[Value]:
-    """Only one class is voted for; the other has what is left."""
+    """Only one class has votes; the other gets the rest."""
     b = n.builder
     one = b.cast(_with_one_base(n, _scores(n, trees, 1, "sum")), dtype="float32")
     is_chance = not (trees.weight < 0).any()
@@ -89,6 +89,6 @@ def _binary(n: Node, trees: Trees) -> list[Value]:
 
 
 def _with_one_base(n: Node, scores: Value) -> Value:
-    """The base value of the class that is voted for; of two values it is the second."""
+    """Add the base value of the class with votes; of two values it is the second."""
     base = _base(n)
     return n.builder.add(scores, n.scalar(base[-1], scores)) if base.size else scores
