@@ -114,3 +114,18 @@ def test_columns_are_cut_so_that_slow_threads_can_be_helped(
 ) -> None:
     """Into several parts for each thread, where that leaves the busiest about the same work."""
     assert even_parts(tiles, cores) == parts
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(128, 3), (197, 3), (1024, 1)])
+def test_long_reductions_over_constant_columns_are_cut_while_sums_fit_l2(
+    rows: int, parts: int
+) -> None:
+    """Rows are copied as they are, in parts as well: tiles broadcast their elements."""
+    a, b = te.placeholder((rows, 3072), name="A"), te.placeholder((3072, 768), name="B")
+    function = te.function([a, b], [ops.matmul(a, b, name="C")], name="f")
+    target = tw.Target.of("llvm -mcpu=cascadelake -num-cores=2")
+    schedule = Rules().schedule(function.with_attrs(constants=(1,)), target)
+    sums = schedule.block_of("C_rf" if parts > 1 else "C")
+    assert parts == (sums.iters[2].extent.value if parts > 1 else 1)  # type: ignore[union-attr]
+    packed = next(r.buffer for r in sums.reads if r.buffer.name.startswith("A"))
+    assert packed.shape[-1] == Const(3072, packed.shape[-1].dtype) and packed.strides is not None

@@ -184,9 +184,12 @@ def _copies_rows(plan: ContractionPlan, constants: frozenset[Buffer]) -> bool:
 
 def _is_plain(plan: ContractionPlan) -> bool:
     """Whether the rows are those of a plain matrix."""
-    c = plan.contraction
-    wanted = (None if plan.row is None else plan.row.var, c.reduced[-1].var)
-    return all(i is v for i, v in zip(c.a.indices[-2:], wanted, strict=True))
+    c, depth = plan.contraction, plan.contraction.reduced[-1].var
+    row, step = c.a.indices[-2:]
+    if plan.row is None or row is not plan.row.var:
+        return False
+    # In parts of the reduction, a step's index also has the loop over parts.
+    return step is depth or (plan.parts > 1 and c.a.step(depth) == 1)
 
 
 def _square_side(tile: Tile) -> int:

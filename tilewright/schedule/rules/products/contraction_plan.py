@@ -34,8 +34,9 @@ from tilewright.target import Target
 #: Vectors of a tile where the number of columns is known only at run time: few, so that little is
 #: computed past the last column.
 _ANY_VECTORS = 2
-#: The largest fractions of L2 for panels of columns, and for sums, beside the rows.
-_PANELS, _SUMS = 0.4, 0.25
+#: The largest fraction of L2 for panels of columns beside the rows, where the reduction is cut into
+#: parts; and for the sums that all parts update, with gathered rows and with those of a matrix.
+_PANELS, _GATHERED_SUMS, _SUMS = 0.4, 0.25, 1.0
 #: The value assumed for an extent that is known only at run time.
 UNKNOWN = 256
 #: The fewest steps of a reduction that is unrolled, and the most multiply-adds per step: tiles that
@@ -229,13 +230,14 @@ class _Planner:
     def _parts(self, tile: Tile, pack_rows: bool) -> list[int]:
         """Candidate numbers of parts of the reduction, the best first.
 
-        The present and the next panel then fit L2 beside the rows, and so do the sums, which each
-        part updates.
+        The present and the next panel then fit L2 beside the rows of a part. Each part updates
+        all sums: these must not be so many that reading and writing them costs more than that saves.
         """
         c, first, l2 = self.c, extent_of(self.c.reduced[0]), self.target.caches.l2
         others = [it for it in (*c.batch, *c.rows) if it is not self.found.row]
         sums = count_of((*c.rows, *c.columns)) * self.dtype.itemsize
-        is_near = count_of(others) == 1 and sums <= l2 * _SUMS
+        most = l2 * (_SUMS if self.gathered is None else _GATHERED_SUMS)
+        is_near = count_of(others) == 1 and sums <= most
         if first is None or not (pack_rows and self.found.has_constant_columns and is_near):
             return [1]
         panels = 2 * tile.columns * self.depth * c.b.buffer.dtype.itemsize
