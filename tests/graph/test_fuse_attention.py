@@ -238,6 +238,23 @@ def test_no_more_than_a_block_of_scores_is_in_memory() -> None:
     assert largest <= 256 * 64
 
 
+@pytest.mark.parametrize("length", [64, 50, "n"])
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "neoverse-n1"])
+def test_rows_and_masks_are_transposed_in_registers(cpu: str, length: int | str) -> None:
+    """Storing vectors element by element, far apart, took an eighth of the time with AVX-512."""
+    target = tw.Target.of(f"llvm -mcpu={cpu} -num-cores=2")
+    module = attention((1, length, 128), 4, mask="added")
+    with PassContext(opt_level=3):
+        fused = run_passes(module, graph_passes(target))
+    (binding,) = kernel_bindings(fused.main)
+    s = schedule_by_rules(KernelTable()(binding).function, target)
+    names = {b.annotations.get("tensor_intrin", "") for b in walk(s.body) if isinstance(b, Block)}
+    squares = [n for n in names if str(n).startswith("transpose.")]
+    assert squares and not s.attrs.get("refused")
+    copies = [b for b in walk(s.body) if isinstance(b, Block) and "tensor_intrin" in b.annotations]
+    assert len({b.writes[0].buffer for b in copies}) == 2
+
+
 @settings(max_examples=3, deadline=None)
 @given(
     st.integers(2, 24),

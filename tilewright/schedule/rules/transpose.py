@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tilewright.ir import Block, Const
 from tilewright.schedule.handles import Loop
+from tilewright.schedule.rules.analysis import loops_within
 from tilewright.schedule.rules.elementwise import instances, parallelize_outer, vectorize_innermost
 from tilewright.schedule.rules.rule import Rule
 from tilewright.schedule.rules.transpose_plan import (
@@ -33,13 +34,13 @@ from tilewright.target import Target
 def _schedule(s: Schedule, name: str, plan: TransposePlan, target: Target) -> None:
     """Copy in tiles."""
     axes, block, _ = plan.copy
-    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
+    loops = loops_within(s, name, None)
     across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
     if axes.block and _extent(s, across) > axes.block:
         # Split while it is the outermost loop, so that each part is a perfect nest.
         s.reorder(across, *others, along)
-        across, *rest = _whole_and_rest(s, across, axes.block)
+        across, *rest = whole_and_rest(s, across, axes.block)
         for part in rest:
             _, *inside, last = s.loops(_block_in(s, part))
             _schedule_part(s, plan, inside, last, part, target)
@@ -81,7 +82,7 @@ def _schedule_part(
 def _schedule_thin(s: Schedule, name: str, plan: ThinPlan, target: Target) -> None:
     """Vectors along the source, each for all elements of the result's short rows at once."""
     (axes, block, _), lanes = plan
-    loops = {it.var: loop for it, loop in zip(block.iters, s.loops(name), strict=True)}
+    loops = loops_within(s, name, None)
     across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
     s.reorder(*others, across, along)
@@ -138,13 +139,13 @@ def _transpose_part(
     s: Schedule, along: Loop, tile: TransposeTile, least: TransposeTile, run: int, target: Target
 ) -> TransposedPart:
     """Transpose a loop nest; columns too few for `tile` by the narrower tile `least`."""
-    across = _inside(s, along)
+    across = loop_inside(s, along)
     s.reorder(across, along)
-    across, *rest = _whole_and_rest(s, across, tile.width)
+    across, *rest = whole_and_rest(s, across, tile.width)
     if rest and least.width < tile.width and least.width <= _extent(s, rest[0]):
         narrow = whole_tiles(s, rest[0], least.width)
-        transpose_tiles(s, narrow, _inside(s, narrow), least)
-    block, rows, columns = transpose_tiles(s, across, _inside(s, across), tile)
+        transpose_tiles(s, narrow, loop_inside(s, narrow), least)
+    block, rows, columns = transpose_tiles(s, across, loop_inside(s, across), tile)
     rows, some_rows = s.split(rows, None, max(1, run // (tile.dtype.itemsize * tile.width)))
     # Whole lines of the result are written at once.
     line = max(1, target.caches.line // (tile.dtype.itemsize * tile.height))
@@ -165,10 +166,11 @@ def transpose_tiles(
 
 def whole_tiles(s: Schedule, loop: Loop, size: int) -> Loop:
     """The part of a loop that whole tiles cover; the remainder becomes a separate loop."""
-    return _whole_and_rest(s, loop, size)[0]
+    return whole_and_rest(s, loop, size)[0]
 
 
-def _whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
+def whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
+    """The part of a loop that whole tiles cover, and a loop over the remainder if there is one."""
     if not isinstance(s.loop_of(loop).extent, Const):
         return s.peel(loop, size)
     extent = _extent(s, loop)
@@ -176,7 +178,7 @@ def _whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
     return [loop] if whole == extent else s.loop_partition(loop, whole)
 
 
-def _inside(s: Schedule, loop: Loop) -> Loop:
+def loop_inside(s: Schedule, loop: Loop) -> Loop:
     """The innermost loop of the nest inside `loop`."""
     return s.loops(_block_in(s, loop))[-1]
 

@@ -9,8 +9,8 @@ from tilewright.schedule.intrinsics import PART_BYTES, transpose_tile
 from tilewright.schedule.rules.analysis import (
     Access,
     extent_of,
-    has_own_loops,
     is_injective,
+    loops_within,
     stores_of,
 )
 from tilewright.schedule.rules.elementwise import instances
@@ -172,8 +172,10 @@ def _rows_share_sets(block: Block, axes: Transpose, target: Target) -> bool:
 
 
 def _transposed(s: Schedule, name: str) -> TransposedCopy | None:
-    block = s.block_of(name)
-    axes = as_transpose(block) if has_own_loops(s, name) else None
+    block, loops = s.block_of(name), loops_within(s, name, None)
+    are_own = len({*loops.values()}) == len(loops) == len(s.loops(name))
+    are_all = all(it.var in loops or extent_of(it) == 1 for it in block.iters)
+    axes = as_transpose(block) if are_own and are_all else None
     return None if axes is None else TransposedCopy(axes, block, streams(s.function))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir import Buffer, Expr, Load, Var, all_exprs, free_vars
+from tilewright.ir import TRUE, Buffer, Const, Expr, Load, Var, all_exprs, free_vars
 from tilewright.schedule.facts.products import is_reduction
 from tilewright.schedule.handles import Loop
 from tilewright.schedule.rules.analysis import (
@@ -41,6 +41,8 @@ from tilewright.schedule.rules.products.attention_plan import (
     writers,
 )
 from tilewright.schedule.rules.rule import Rule
+from tilewright.schedule.rules.transpose import loop_inside, transpose_tiles, whole_and_rest
+from tilewright.schedule.rules.transpose_plan import MANY, plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -76,7 +78,7 @@ class _Cut:
         self._transpose_added(first, block)
         for name in others:
             self._by_lanes(name, block)
-        self._transpose_rows(rows, block)
+        self._transpose_rows(rows, heads, block)
         if values is not None and (heads or not by_heads):
             self._place_values(values, heads[-1] if by_heads else block)
         self._parallelize(heads if by_heads else [*heads, block])
@@ -106,15 +108,18 @@ class _Cut:
         return rows, values
 
     def _place_values(self, name: str, around: Loop) -> None:
-        """Copy the values in the loop `around`, with neighbouring columns contiguous."""
+        """Copy the values in the loop `around`, with the columns of a tile contiguous: what tiles
+        read is then spread over all sets of L1."""
         s, column = self.s, self.found.result.columns[0].var
         s.compute_at(name, around)
         used = self.found.result.b.indices
-        if used[-1] is column or column not in used:
+        if column not in used:
             vectorize_innermost(s, name, self.target)
             return
-        self._put_last(name, used.index(column))
-        last = stores_of(s.block_of(name))[0].indices[-1]
+        axis = used.index(column)
+        last = stores_of(s.block_of(name))[0].indices[axis]
+        is_shared = len(s.consumers(name)) > 1
+        self._put_last(name, axis, 0 if is_shared else self.plan.results.columns)
         loops = loops_within(self.s, name, around)
         if isinstance(last, Var) and last in loops and self._copies_along(name, last):
             s.reorder(*(loop for v, loop in loops.items() if v is not last), loops[last])
@@ -128,11 +133,20 @@ class _Cut:
         is_load = isinstance(value, Load)
         return is_load and runs_along(Access(value.buffer, value.indices), var, self.lanes)
 
-    def _transpose_rows(self, name: str, block: Loop) -> None:
-        """Transpose the rows of a block, so that neighbouring rows are contiguous."""
-        self.s.compute_at(name, block)
-        self._put_last(name, self.found.rows.indices.index(self.found.row))
-        self._transpose(name, block)
+    def _transpose_rows(self, name: str, heads: Sequence[Loop], block: Loop) -> None:
+        """Transpose the rows of a block, so that neighbouring rows are contiguous.
+
+        Where the last block is not full, all rows of a head at once: conditions on rows would keep
+        them from being transposed by squares.
+        """
+        rows = extent_of(self.found.result.rows[0])
+        is_even = rows is not None and rows % self.plan.rows == 0
+        at_once = self.plan.by_heads and bool(heads) and not is_even
+        around = heads[-1] if at_once else block
+        self.s.compute_at(name, around)
+        axis = self.found.rows.indices.index(self.found.row)
+        self._put_last(name, axis, self.plan.rows if at_once else 0)
+        self._transpose(name, around)
 
     def _transpose_added(self, name: str, block: Loop) -> None:
         """Transpose also what is added to the scores (a mask), once for all heads that share it."""
@@ -149,19 +163,40 @@ class _Cut:
             else:
                 self._put_last(copy, axis)
 
-    def _transpose(self, name: str, block: Loop) -> None:
-        """Let a copy load vectors along its source and transpose squares of `lanes` × `lanes`."""
+    def _transpose(self, name: str, around: Loop) -> None:
+        """Transpose a copy by squares in registers; what they do not cover by vectors along the
+        source."""
         s, own = self.s, self.s.block_of(name)
-        loops = loops_within(self.s, name, block)
-        row = stores_of(own)[0].indices[-1]
-        along = next((v for v in loops if v is not row and self._copies_along(name, v)), None)
-        if not isinstance(row, Var) or row not in loops or along is None:
+        loops = loops_within(self.s, name, around)
+        rows = [v for v in loops if v in free_vars(stores_of(own)[0].indices[-1])]
+        along = next((v for v in loops if v not in rows and self._copies_along(name, v)), None)
+        if len(rows) != 1 or along is None:
             return
+        (row,) = rows
         others = [loop for v, loop in loops.items() if v not in (row, along)]
-        vectors, rows = s.split(loops[row], None, self.lanes)
-        steps, lanes = s.split(loops[along], None, self.lanes)
-        s.reorder(*others, vectors, steps, rows, lanes)
-        s.unroll(vectors)
+        s.reorder(*others, loops[row], loops[along])
+        rest = [loops[row]]
+        square = plain_tile(stores_of(own)[0].buffer.dtype, self.lanes, self.target)
+        is_whole = own.predicate is TRUE and self._extent(loops[along]) % square.width == 0
+        if is_whole and self._extent(loops[row]) >= square.height:
+            whole, *rest = whole_and_rest(s, loops[row], square.height)
+            transpose_tiles(s, loop_inside(s, whole), whole, square)
+        for loop in rest:
+            self._by_vectors(loop)
+
+    def _extent(self, loop: Loop) -> int:
+        extent = self.s.loop_of(loop).extent
+        return int(extent.value) if isinstance(extent, Const) else MANY
+
+    def _by_vectors(self, row: Loop) -> None:
+        """Copy a nest of two loops, over rows and along the source, by vectors of the source."""
+        s = self.s
+        along = loop_inside(s, row)
+        vectors, rows = s.split(row, None, self.lanes)
+        steps, lanes = s.split(along, None, self.lanes)
+        s.reorder(vectors, steps, rows, lanes)
+        if isinstance(s.loop_of(vectors).extent, Const):
+            s.unroll(vectors)
         s.unroll(rows)
         s.vectorize(lanes)
 
@@ -218,11 +253,13 @@ class _Cut:
             s.set_scope(name, 0, "local")
         return [*loops.values()]
 
-    def _put_last(self, name: str, axis: int) -> None:
-        """Make dimension `axis` of what a block writes the innermost one."""
+    def _put_last(self, name: str, axis: int, block: int = 0) -> None:
+        """Make dimension `axis` of what a block writes the innermost one; by `block` elements, with
+        the blocks one after the other."""
 
         def transposed(*indices: Expr) -> tuple[Expr, ...]:
-            return (*indices[:axis], *indices[axis + 1 :], indices[axis])
+            index, others = indices[axis], (*indices[:axis], *indices[axis + 1 :])
+            return (index // block, *others, index % block) if block else (*others, index)
 
         self.s.transform_layout(name, 0, transposed)
 
