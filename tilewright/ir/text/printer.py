@@ -1,5 +1,4 @@
 """Loop functions as text: valid Python, which `ir.text.parser` reads back to the same function.
-function.
 
     @attrs(key="value")
     def matmul(A: f32[1024, n], B: f32[n, 1024], C: f32[1024, 1024], alpha: f32):
@@ -135,7 +134,7 @@ class _Printer:
         return "\n".join(self.lines) + "\n"
 
     def _later(self, step: Callable[..., None], depth: int, what: Any) -> None:
-        """What is asked for last is printed first."""
+        """Schedule a step; the last one scheduled runs first."""
         self.pending.append((step, depth, what))
 
     def _line(self, depth: int, text: str) -> None:
