@@ -128,6 +128,37 @@ def test_tensors_are_arrays(monkeypatch: pytest.MonkeyPatch, size: int | str) ->
     check(made.run([x.T.contiguous().T, state]), x.numpy(), state)
 
 
+@SIZES
+def test_outputs_whose_sizes_the_run_finds_out(
+    monkeypatch: pytest.MonkeyPatch, size: int | str
+) -> None:
+    """Calls are kept for these models too, also by several threads and after errors."""
+    b = Builder()
+    x = b.input("x", "f32", (2, size))
+    b.output(b.non_zero(x))
+    b.output(b.add(x, np.float32(1)))
+    made = tw.compile(b.build(), threads=1)
+    arrays = [np.float32(np.random.default_rng(k).integers(0, 2, (2, 8))) for k in range(4)]
+    made.run([arrays[0]])
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("a call was bound again")
+
+    def run(number: int) -> None:
+        mine, kept = arrays[number], made.run([arrays[number]])
+        for _ in range(100):
+            places, more = made.run([mine])
+            np.testing.assert_array_equal(places, np.array(np.nonzero(mine)))
+            np.testing.assert_array_equal(more, mine + 1)
+        np.testing.assert_array_equal(kept[0], np.array(np.nonzero(mine)))
+        np.testing.assert_array_equal(kept[1], mine + 1)
+
+    monkeypatch.setattr(executor, "in_order", refused)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(4)))
+    assert made.run([np.zeros((2, 8), np.float32)])[0].shape == (2, 0)
+
+
 def test_free_sizes_that_change() -> None:
     """More shapes than are remembered, in any order; large ones are not copied."""
     made = model("n")

@@ -102,6 +102,15 @@ class ModelCall:
             self.crossing is not None and self.crossing.sends_all and all_come and not self.filled
         )
 
+    def copies(self) -> list[Any]:
+        """All outputs in order, in new arrays: another run may use those of the call."""
+        if not self._program.records:
+            return [array.copy() for array in self.direct]
+        made = self.results()
+        for k in self._program.direct:
+            made[k] = made[k].copy()
+        return made
+
     def results(self) -> list[Any]:
         """All outputs in order."""
         if self._brought:

@@ -204,7 +204,7 @@ class CompiledModel(RunnableModel):
         try:
             copies.copy_to(call.inputs, inputs)
             self._run(call)
-            return [array.copy() for array in call.direct]
+            return call.copies()
         finally:
             copies.ready.append(call)
 
@@ -312,7 +312,7 @@ class CompiledModel(RunnableModel):
             self._sizes.clear()
         self._sizes[shapes] = found
         if self._copied is not None and program.dims:
-            self._copied.learn(shapes, outputs, found.workspace)
+            self._copied.learn(shapes, [outputs[k] for k in program.direct], found.workspace)
         return found
 
     def _workspace_for(self, numbers: Sequence[int]) -> int:

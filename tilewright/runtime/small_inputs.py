@@ -120,9 +120,10 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def small_inputs(program: Program) -> SmallInputs | None:
-    """A program's small inputs, if the sizes of all outputs follow from those of the inputs."""
-    inputs, outputs = _tensors(program.inputs), _tensors(program.outputs)
-    if inputs is None or outputs is None or program.records or not inputs:
+    """A program's small inputs, if all are tensors; outputs that the code allocates do not count."""
+    inputs = _tensors(program.inputs)
+    outputs = _tensors([program.outputs[k] for k in program.direct])
+    if inputs is None or outputs is None or not inputs:
         return None
     found, shapes = SmallInputs(inputs, outputs), [s.static_shape for s in (*inputs, *outputs)]
     if None not in shapes and not program.dims:
