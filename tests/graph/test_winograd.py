@@ -57,6 +57,13 @@ def test_large_images_are_taken_by_strips() -> None:
     assert ops_of(planned(convolution((1, 64, 28, 28))))["winograd_strips"] == 0
 
 
+def test_tiles_that_would_come_from_memory_are_not_made() -> None:
+    """Those of other windows than 3×3, which are not computed by strips."""
+    small, large = ((1, 32, side, side) for side in (40, 320))
+    assert ops_of(planned(convolution(small, 32, kernel=5)))["winograd_tiles"]
+    assert not ops_of(planned(convolution(large, 32, kernel=5)))["winograd_tiles"]
+
+
 def convolution(
     size: tuple[Any, ...] = (1, 64, 14, 14), outputs: int = 64, kernel: Any = 3, **attrs: Any
 ) -> Module:

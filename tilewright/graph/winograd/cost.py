@@ -230,12 +230,16 @@ def _sums_are_near(sizes: ConvSizes, axes: Axes, target: Target) -> bool:
 def _is_large(sizes: ConvSizes, axes: Axes, target: Target) -> bool:
     """Whether an image is better computed by strips: transformed windows and products do not fit
     the caches, but the weights do; or everything would come from memory."""
-    caches, planes = target.caches, planes_of(axes)
+    planes, l2 = planes_of(axes), target.caches.l2
     moved = 4 * planes * sizes.tiles(axes) // sizes.batch * (sizes.inputs + sizes.outputs)
     weights = 4 * planes * sizes.inputs * sizes.outputs
-    far = max(caches.l3 // 2, target.timing.near_without_l3 * caches.l2)
-    is_long = moved > 2 * caches.l2 and weights <= caches.l2
-    return sizes.are_known and (is_long or moved > far)
+    is_long = moved > 2 * l2 and weights <= l2
+    return sizes.are_known and (is_long or moved > _far(target))
+
+
+def _far(target: Target) -> int:
+    """Bytes from which on values between kernels come from memory."""
+    return max(target.caches.l3 // 2, target.timing.near_without_l3 * target.caches.l2)
 
 
 # ---- costs --------------------------------------------------------------------------------------
@@ -262,9 +266,13 @@ def _cost(sizes: ConvSizes, form: WinogradForm, target: Target) -> float:
 def _term_cost(sizes: ConvSizes, axes: Axes, form: WinogradForm, target: Target) -> float:
     timing, tiles = target.timing.conv, sizes.tiles(axes)
     planes, groups = planes_of(axes), groups_of(axes)
-    moved = planes * tiles * (sizes.inputs * groups + sizes.outputs) / target.lanes("float32")
+    moved = planes * tiles * (sizes.inputs * groups + sizes.outputs)
     points = sum(a.planes for a in axes if a.planes > 1)
-    transforms = (timing.transform_move + timing.transform_point * points) * moved
+    steps = timing.transform_move + timing.transform_point * points
+    transforms = steps * moved / target.lanes("float32")
+    if not form.strips and 4 * moved > _far(target):
+        # Each value is written to memory and read again.
+        transforms = max(transforms, 2 * 4 * moved / target.timing.weight_bytes_per_cycle)
     matrices = planes * groups if form.stored else form.matrices
     share = timing.winograd_products
     return transforms + _cycles(tiles, sizes, planes * groups, matrices, share, target)
