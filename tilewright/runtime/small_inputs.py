@@ -120,7 +120,7 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def small_inputs(program: Program) -> SmallInputs | None:
-    """A program's small inputs, if all are tensors; outputs that the code allocates do not count."""
+    """A program's small inputs, if all are tensors; outputs that the code allocates need not be."""
     inputs = _tensors(program.inputs)
     outputs = _tensors([program.outputs[k] for k in program.direct])
     if inputs is None or outputs is None or not inputs:

@@ -33,8 +33,7 @@ from tilewright.target import Target
 
 def _schedule(s: Schedule, name: str, plan: TransposePlan, target: Target) -> None:
     """Copy in tiles."""
-    axes, block, _ = plan.copy
-    loops = loops_within(s, name, None)
+    axes, loops = plan.copy.axes, loops_within(s, name, None)
     across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
     if axes.block and _extent(s, across) > axes.block:

@@ -1,8 +1,8 @@
 """Sketches of reductions into contiguous elements: tiles of the result stay in registers.
 
-    for f: for i: for j: for c: y[f, i, j] += w[f, c] * x[c, i, j]
-    -->
-    for f0: for i0: for j0: for c: for f1, i1, j1: y[f0 + f1, i0 + i1, j0 + j1] += …
+for f: for i: for j: for c: y[f, i, j] += w[f, c] * x[c, i, j]
+-->
+for f0: for i0: for j0: for c: for f1, i1, j1: y[f0 + f1, i0 + i1, j0 + j1] += …
 """
 
 from __future__ import annotations

@@ -230,8 +230,8 @@ class _Planner:
     def _parts(self, tile: Tile, pack_rows: bool) -> list[int]:
         """Candidate numbers of parts of the reduction, the best first.
 
-        The present and the next panel then fit L2 beside the rows of a part. Each part updates
-        all sums: these must not be so many that reading and writing them costs more than that saves.
+        The present and the next panel then fit L2 beside the rows of a part. Each part updates all
+        sums: these must not be so many that reading and writing them costs more than that saves.
         """
         c, first, l2 = self.c, extent_of(self.c.reduced[0]), self.target.caches.l2
         others = [it for it in (*c.batch, *c.rows) if it is not self.found.row]
