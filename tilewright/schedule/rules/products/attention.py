@@ -118,6 +118,7 @@ class _Cut:
             return
         axis = used.index(column)
         last = stores_of(s.block_of(name))[0].indices[axis]
+        # Copies of other operands may read vectors of these values: those stay in one piece.
         is_shared = len(s.consumers(name)) > 1
         self._put_last(name, axis, 0 if is_shared else self.plan.results.columns)
         loops = loops_within(self.s, name, around)
