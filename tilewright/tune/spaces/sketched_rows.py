@@ -77,7 +77,8 @@ def _share_rows(sketch: Sketch, space: Knobs, sums: Sequence[BlockRef], count: i
         if s.block_of(block).init is not None:
             _finish_sum(sketch, block, rows)
         elif inside := _inside(sketch, block, rows):
-            sketch.in_vectors(inside[-1], sketch.lanes(block), vectors)
+            lanes = sketch.lanes(block)
+            sketch.in_vectors(inside[-1], lanes, _fitting(sketch, inside[-1], lanes, vectors) or 1)
     if space.choice("merged", (False, True)):
         _merge_passes(sketch, rows)
     sketch.share(space, rows)
@@ -109,8 +110,14 @@ def _keep_partial(sketch: Sketch, space: Knobs, sums: Sequence[BlockRef]) -> Non
         return
     for block in sums:
         lanes = sketch.lanes(block)
-        if lanes > 1 and sketch.extent(sketch.s.loops(block)[-1]) >= vectors * lanes:
-            _factor_out(sketch, block, _parts(vectors, lanes) if halved else [vectors * lanes])
+        count = _fitting(sketch, sketch.s.loops(block)[-1], lanes, vectors)
+        if lanes > 1 and count:
+            _factor_out(sketch, block, _parts(count, lanes) if halved else [count * lanes])
+
+
+def _fitting(sketch: Sketch, loop: Loop, lanes: int, vectors: int) -> int:
+    """How many vectors to take of a loop: `vectors`, or fewer where it is short."""
+    return min(vectors, sketch.extent(loop) // lanes)
 
 
 def _parts(vectors: int, lanes: int) -> list[int]:
