@@ -153,8 +153,12 @@ def test_the_least_power_of_two_in_a_byte_survives_a_conversion() -> None:
 # ---- no denormals where masks make scores small --------------------------------------------------
 
 
-def shifted_windows(windows: int = 4, heads: int = 3, rows: int = 49, depth: int = 32) -> Any:
-    """softmax(q kᵀ + bias + mask) v: in a window, some rows must not see others."""
+def shifted_windows(windows: int = 4, heads: int = 3, rows: int = 96, depth: int = 32) -> Any:
+    """softmax(q kᵀ + bias + mask) v: in a window, some rows must not see others.
+
+    The rows fill whole tiles of every processor: lanes past the last row would hold whatever was in
+    memory, which may be denormal.
+    """
     rng = np.random.default_rng(3)
     b = Builder()
     shape = (windows, heads, rows, depth)
