@@ -36,7 +36,7 @@ def _schedule(s: Schedule, name: str, plan: TransposePlan, target: Target) -> No
     axes, loops = plan.copy.axes, loops_within(s, name, None)
     across, along = loops.pop(axes.source.var), loops.pop(axes.result.var)
     others = list(loops.values())
-    if axes.block and _extent(s, across) > axes.block:
+    if axes.block and known_extent(s, across) > axes.block:
         # Split while it is the outermost loop, so that each part is a perfect nest.
         s.reorder(across, *others, along)
         across, *rest = whole_and_rest(s, across, axes.block)
@@ -61,7 +61,7 @@ def _schedule_part(
 ) -> None:
     """Copy a nest of loops, in tiles if any fits."""
     block = plan.copy.block
-    tiles = [tile for tile in plan.tiles if tile.width <= _extent(s, across)]
+    tiles = [tile for tile in plan.tiles if tile.width <= known_extent(s, across)]
     if not tiles:
         # The remainder of a block: element by element, along the result.
         name = _block_in(s, across)
@@ -106,7 +106,7 @@ def _parallelize(
     within = [*others, *part.loops]
     if others and not s.can("fuse", others[-1], part.loops[0]):
         outside = count >= 2 * target.cores or work // count < target.timing.fork_operations
-        own = [loop for loop in part.loops if _extent(s, loop) > 1]
+        own = [loop for loop in part.loops if known_extent(s, loop) > 1]
         within, work = (others, work) if outside or not own else (own, work // count)
     parallelize_outer(s, part.block, target, work, within)
 
@@ -115,7 +115,7 @@ def _cut(s: Schedule, along: Loop, tiles: list[TransposeTile]) -> list[tuple[Tra
     """The parts of a loop that whole tiles of each kind cover; the remainder is left alone."""
     if not isinstance(s.loop_of(along).extent, Const):
         return [(tiles[0], s.peel(along, tiles[0].height)[0])]
-    extent = _extent(s, along)
+    extent = known_extent(s, along)
     kinds, points, end = list[TransposeTile](), list[int](), 0
     for tile in tiles:
         if extent - end >= tile.height:
@@ -141,7 +141,7 @@ def _transpose_part(
     across = loop_inside(s, along)
     s.reorder(across, along)
     across, *rest = whole_and_rest(s, across, tile.width)
-    if rest and least.width < tile.width and least.width <= _extent(s, rest[0]):
+    if rest and least.width < tile.width and least.width <= known_extent(s, rest[0]):
         narrow = whole_tiles(s, rest[0], least.width)
         transpose_tiles(s, narrow, loop_inside(s, narrow), least)
     block, rows, columns = transpose_tiles(s, across, loop_inside(s, across), tile)
@@ -172,7 +172,7 @@ def whole_and_rest(s: Schedule, loop: Loop, size: int) -> Sequence[Loop]:
     """The part of a loop that whole tiles cover, and a loop over the remainder if there is one."""
     if not isinstance(s.loop_of(loop).extent, Const):
         return s.peel(loop, size)
-    extent = _extent(s, loop)
+    extent = known_extent(s, loop)
     whole = extent // size * size
     return [loop] if whole == extent else s.loop_partition(loop, whole)
 
@@ -191,7 +191,7 @@ def _work(block: Block, target: Target) -> int:
     return instances(block) * target.timing.transpose_operations
 
 
-def _extent(s: Schedule, loop: Loop) -> int:
+def known_extent(s: Schedule, loop: Loop) -> int:
     """The extent of a loop; `MANY` where it is unknown."""
     extent = s.loop_of(loop).extent
     return int(extent.value) if isinstance(extent, Const) else MANY

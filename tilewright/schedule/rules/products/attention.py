@@ -41,8 +41,13 @@ from tilewright.schedule.rules.products.attention_plan import (
     writers,
 )
 from tilewright.schedule.rules.rule import Rule
-from tilewright.schedule.rules.transpose import loop_inside, transpose_tiles, whole_and_rest
-from tilewright.schedule.rules.transpose_plan import MANY, plain_tile
+from tilewright.schedule.rules.transpose import (
+    known_extent,
+    loop_inside,
+    transpose_tiles,
+    whole_and_rest,
+)
+from tilewright.schedule.rules.transpose_plan import plain_tile
 from tilewright.schedule.schedule import Schedule
 from tilewright.target import Target
 
@@ -178,16 +183,12 @@ class _Cut:
         s.reorder(*others, loops[row], loops[along])
         rest = [loops[row]]
         square = plain_tile(stores_of(own)[0].buffer.dtype, self.lanes, self.target)
-        is_whole = own.predicate is TRUE and self._extent(loops[along]) % square.width == 0
-        if is_whole and self._extent(loops[row]) >= square.height:
+        is_whole = own.predicate is TRUE and known_extent(s, loops[along]) % square.width == 0
+        if is_whole and known_extent(s, loops[row]) >= square.height:
             whole, *rest = whole_and_rest(s, loops[row], square.height)
             transpose_tiles(s, loop_inside(s, whole), whole, square)
         for loop in rest:
             self._by_vectors(loop)
-
-    def _extent(self, loop: Loop) -> int:
-        extent = self.s.loop_of(loop).extent
-        return int(extent.value) if isinstance(extent, Const) else MANY
 
     def _by_vectors(self, row: Loop) -> None:
         """Copy a nest of two loops, over rows and along the source, by vectors of the source."""
