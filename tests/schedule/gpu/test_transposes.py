@@ -10,10 +10,11 @@ import pytest
 from tests.schedule.gpu.launches import launches_of, run, scheduled, threads_of
 from tilewright import te
 from tilewright.ir import Alloc, Function, walk
+from tilewright.schedule import Rules
 
 
-def transposed(shape: tuple[Any, ...], axes: tuple[int, ...]) -> Function:
-    a = te.placeholder(shape, name="A")
+def transposed(shape: tuple[Any, ...], axes: tuple[int, ...], dtype: str = "float32") -> Function:
+    a = te.placeholder(shape, dtype, name="A")
     place = [axes.index(n) for n in range(len(axes))]
     out = te.compute(
         [shape[n] for n in axes], lambda *i: a[tuple(i[place[n]] for n in range(len(i)))], name="B"
@@ -53,3 +54,34 @@ def test_tiles_go_through_shared_memory(
 def test_thin_ones_are_left_to_the_caches() -> None:
     s = scheduled(transposed((4, 1000), (1, 0)))
     assert "threadIdx.y" not in threads_of(launches_of(s.function)[0])
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [("float16", 2), ("int8", 4)])
+@pytest.mark.parametrize("shape", [(128, 256), (52, 148), (3, 72, 136)])
+def test_narrow_elements_move_by_vectors(dtype: str, lanes: int, shape: tuple[int, ...]) -> None:
+    axes = (1, 0) if len(shape) == 2 else (0, 2, 1)
+    chosen = Rules(True, {"transposes(B).lanes": 1})
+    s = scheduled(transposed(shape, axes, dtype), rules=chosen)
+    (launch,) = launches_of(s.function)
+    assert threads_of(launch) == {"threadIdx.x": 32, "threadIdx.y": 8}
+    (tile,) = [b for a in walk(s.function.body) if isinstance(a, Alloc) for b in a.buffers]
+    assert [int(e.value) for e in tile.stride_exprs()[1:]] == [32 * lanes + 1, 1]  # type: ignore[attr-defined]
+    x = np.random.default_rng(0).integers(-100, 100, shape).astype(dtype)
+    want = np.ascontiguousarray(x.transpose(axes))
+    (got,) = run(s.function, [x], [(want.shape, dtype)])
+    np.testing.assert_array_equal(got, want)
+
+
+def test_vectors_only_where_tiles_are_plentiful_and_rows_are_whole() -> None:
+    def lanes(*shape: int) -> int:
+        (tile, *_) = [
+            b
+            for a in walk(scheduled(transposed(shape, (1, 0), "float16")).function.body)
+            if isinstance(a, Alloc)
+            for b in a.buffers
+        ]
+        return int(tile.shape[-1].value) // 32  # type: ignore[attr-defined]
+
+    assert lanes(2048, 2048) == 2
+    assert lanes(197, 768) == 1
+    assert lanes(2048, 2049) == 1
