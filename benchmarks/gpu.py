@@ -119,6 +119,8 @@ KERNELS = {
     "matmul_128_768_768": product(128, 768, 768),
     "matmul_784_1152_128": product(784, 1152, 128),
     **{f"matmul_{m}_4096": product(m, 4096, 4096) for m in (1, 2, 4, 8, 16)},
+    **{f"matmul_{m}_11008_4096": product(m, 11008, 4096) for m in (1, 2, 16)},
+    **{f"matmul_{m}_2048_8192": product(m, 2048, 8192) for m in (1, 8)},
     **{f"matmul_{n}_bytes": byte_product(n, n, n) for n in (512, 1024, 2048, 4096, 8192)},
     "matmul_6304_768_3072_bytes": byte_product(6304, 768, 3072),
     "conv_64_56_bytes": byte_conv(32, 64, 56, 64, 3),

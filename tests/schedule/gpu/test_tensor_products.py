@@ -84,13 +84,13 @@ def test_what_follows_is_computed_from_registers(dtype: str) -> None:
 
 @pytest.fixture
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every matrix counts as a large one."""
-    monkeypatch.setattr(product_plan, "_LARGE", 1)
-    monkeypatch.setattr(product_plan, "_LONG", 1)
+    """Every matrix counts as a large one, for two rows already."""
+    monkeypatch.setattr(product_plan, "_LEAST_BY_LARGE", ((1, 2),))
+    monkeypatch.setattr(product_plan, "LONG", 1)
 
 
 @pytest.mark.parametrize("by_columns", ["", "a", "b"])
-@pytest.mark.parametrize(("rows", "columns"), [(4, 64), (5, 70), (8, 96)])
+@pytest.mark.parametrize(("rows", "columns"), [(2, 64), (5, 70), (8, 96)])
 @pytest.mark.usefixtures("all_are_large")
 def test_few_rows_by_a_large_matrix_are_padded(rows: int, columns: int, by_columns: str) -> None:
     s = scheduled(product(rows, columns, 72, by_columns=by_columns, after=True), WARPS)
@@ -119,14 +119,15 @@ def test_padded_rows_can_have_any_tile(rows: int) -> None:
 
 
 @pytest.mark.usefixtures("all_are_large")
-def test_fewer_rows_are_not_worth_padding() -> None:
-    assert not instructions(scheduled(product(3, 256, 256), WARPS))
+def test_wide_elements_are_not_worth_padding() -> None:
     assert not instructions(scheduled(product(8, 256, 256, dtype="float32"), WARPS))
 
 
-def test_few_rows_by_a_small_matrix_are_not_padded() -> None:
+def test_few_rows_are_padded_where_the_matrix_is_large_enough() -> None:
     assert not instructions(scheduled(product(8, 256, 256), WARPS))
     assert instructions(scheduled(product(8, 2048, 2048), WARPS))
+    assert not instructions(scheduled(product(3, 2048, 2048), WARPS))
+    assert instructions(scheduled(product(3, 8192, 4096), WARPS))
 
 
 def test_infinities_and_nan_come_through() -> None:

@@ -29,11 +29,11 @@ _DEPTH: Final = 16
 _MOST_DEPTH: Final = 160
 #: Products with fewer rows, columns or steps are left to other rules.
 _LEAST: Final = 8
-#: The same where few rows are multiplied by a large matrix (`_LARGE` elements, sums longer than
-#: `_LONG`, unlike attention's): reading it takes longer than multiplying it by rows of padding.
-_LEAST_BY_LARGE: Final = 4
-_LARGE: Final = 1 << 22
-_LONG: Final = 128
+#: Where few rows are multiplied by a large matrix, reading it takes longer than multiplying it by
+#: rows of padding. The fewest rows, by the elements of the matrix; and the sum is longer than this,
+#: unlike attention's.
+_LEAST_BY_LARGE: Final = ((1 << 25, 2), (1 << 19, 4))
+LONG: Final = 128
 #: Bytes per element from which such a matrix is left to the rule `few_rows`.
 _WIDE: Final = 4
 #: The value assumed for an extent that is known only at run time.
@@ -93,18 +93,21 @@ def product_of(block: Block) -> Product | None:
     found = Product(c, row, column, others, reduced)
     length = prod(extent_of(it) or _UNKNOWN for it in reduced)
     extents = [extent_of(it) or _UNKNOWN for it in (row, column)]
-    least = _LEAST_BY_LARGE if is_by_large_matrix(found) else _LEAST
+    least = 2 if is_by_large_matrix(found) else _LEAST
     return found if min(*extents, length) >= least else None
 
 
 def is_by_large_matrix(p: Product) -> bool:
-    """Whether rows are multiplied by a large matrix of a type for tensor instructions."""
+    """Whether rows, but not too few, are multiplied by a large matrix of a type for tensor
+    instructions."""
     sizes = [extent_of(it) for it in (p.row, p.column, *p.reduced, *p.others)]
     is_narrow = p.factors is not None and p.factors.a.itemsize < _WIDE
     if not is_narrow or len(p.reduced) > 1 or None in sizes:
         return False
     rows, columns, length, *others = (size or 0 for size in sizes)
-    return rows <= columns and length > _LONG and prod(others) * columns * length >= _LARGE
+    elements = prod(others) * columns * length
+    least = next((least for large, least in _LEAST_BY_LARGE if elements >= large), columns + 1)
+    return least <= rows <= columns and length > LONG
 
 
 def match_followed(s: Schedule, name: str, target: Target) -> Product | None:

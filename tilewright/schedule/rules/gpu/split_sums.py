@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from math import log, prod, sqrt
 from typing import Final, NamedTuple
 
-from tilewright.ir import DType, Iter, Var, const
+from tilewright.ir import TILE_SIDE, DType, Iter, Var, const
 from tilewright.schedule.rules.analysis import extent_of
-from tilewright.schedule.rules.gpu.product_plan import Product, match_product
+from tilewright.schedule.rules.gpu.product_plan import LONG, Product, match_product
 from tilewright.schedule.rules.gpu.tensor_tiles import estimate, estimate_by_groups
 from tilewright.schedule.rules.gpu.warp_tiles import has_instruction
 from tilewright.schedule.rules.rule import Choices, Rule
@@ -25,10 +25,12 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target import Gpu, Target
 
 _F32: Final = DType.of("float32")
-#: The side of the tiles that are counted.
+#: The side of the tiles that are counted. Few rows have tiles of as many results.
 _TILE: Final = 64
-#: The fewest steps of a part.
+#: The fewest steps of a part; and where rows are few, so that the parts are products by a large
+#: matrix as well.
 _LEAST: Final = 64
+_LEAST_OF_FEW: Final = LONG + _LEAST
 #: Parts are multiples of these if possible: the depths of tiles in shared memory.
 _STEPS: Final = (64, 32)
 #: The length of sums from which a second launch pays even where every multiprocessor has a tile.
@@ -54,7 +56,7 @@ class LongProduct(NamedTuple):
 def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
     found = match_product(s, name, target)
     # For windows of images, splitting the first variable of the sum is slower.
-    counted = None if found is None or len(found.reduced) > 1 else _counted(found)
+    counted = None if found is None or len(found.reduced) > 1 else _counted(found, target)
     if counted is None or target.gpu is None:
         return None
     each = 1 if counted.length >= _LONG else _EACH
@@ -62,14 +64,20 @@ def _match(s: Schedule, name: str, target: Target) -> LongProduct | None:
     return counted if is_small and _parts(counted, target) > 1 else None
 
 
-def _counted(found: Product) -> LongProduct | None:
+def _counted(found: Product, target: Target) -> LongProduct | None:
     sides = [extent_of(it) for it in (found.row, found.column)]
     others, length = [extent_of(it) for it in found.others], extent_of(found.reduced[0])
     if length is None or None in (*sides, *others):
         return None
-    batch = prod(e or 0 for e in others)
-    tiles = batch * prod(-(-(side or 0) // _TILE) for side in sides)
-    return LongProduct(found, tiles, batch * prod(side or 0 for side in sides), length)
+    batch, (rows, columns) = prod(e or 0 for e in others), (side or 0 for side in sides)
+    down = TILE_SIDE if _has_few_rows(found, target) else _TILE
+    tiles = batch * -(-rows // down) * -(-columns // (_TILE * _TILE // down))
+    return LongProduct(found, tiles, batch * rows * columns, length)
+
+
+def _has_few_rows(found: Product, target: Target) -> bool:
+    """Whether all rows fit one tile of an instruction: reading the matrix is most of the work."""
+    return (extent_of(found.row) or _TILE) <= TILE_SIDE and has_instruction(found, target)
 
 
 def _parts(found: LongProduct, target: Target) -> int:
@@ -78,10 +86,13 @@ def _parts(found: LongProduct, target: Target) -> int:
     gpu = target.gpu
     assert gpu is not None
     wanted = _EACH * gpu.multiprocessors // max(1, found.tiles)
-    most = min(wanted, found.length // _LEAST)
+    by_few = _has_few_rows(found.product, target)
+    most = min(wanted, found.length // (_LEAST_OF_FEW if by_few else _LEAST))
     even = [n for n in range(1, most + 1) if found.length % n == 0]
     lengths = [[n for n in even if n > 1 and found.length // n % steps == 0] for steps in _STEPS]
     candidates = next(filter(None, lengths), even)
+    if by_few:
+        return min([1, *candidates], key=lambda n: _seconds(found, n, gpu, _estimated))
     if has_instruction(found.product, target) and estimate(found.product, gpu).by_groups:
         return _parts_of_groups(found, [1, *candidates], gpu)
     # The n for which n partial sums take as long to write and read as the steps of a part.
@@ -92,9 +103,13 @@ def _parts(found: LongProduct, target: Target) -> int:
 def _parts_of_groups(found: LongProduct, candidates: Sequence[int], gpu: Gpu) -> int:
     """The number of parts for groups of warps, unless warps are clearly faster."""
     by_groups = {n: _seconds(found, n, gpu, estimate_by_groups) for n in candidates}
-    by_any = {n: _seconds(found, n, gpu, lambda p, g: estimate(p, g).seconds) for n in candidates}
+    by_any = {n: _seconds(found, n, gpu, _estimated) for n in candidates}
     times = by_groups if min(by_groups.values()) <= _NEAR * min(by_any.values()) else by_any
     return min(candidates, key=lambda n: times[n])
+
+
+def _estimated(found: Product, gpu: Gpu) -> float:
+    return estimate(found, gpu).seconds
 
 
 def _seconds(

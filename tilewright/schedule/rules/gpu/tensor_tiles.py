@@ -64,6 +64,8 @@ _BY_WARPS: Final = (
     Shape(Tile(32, 64), Warps(2, 2)),
     Shape(Tile(64, 32), Warps(2, 2)),
     Shape(Tile(32, 32), Warps(2, 2)),
+    Shape(Tile(16, 256), Warps(1, 8)),
+    Shape(Tile(16, 128), Warps(1, 4)),
     Shape(Tile(16, 64), Warps(1, 4)),
     Shape(Tile(64, 16), Warps(4, 1)),
     Shape(Tile(16, 32), Warps(1, 2)),
@@ -87,7 +89,8 @@ def plan_tensor_product(found: Product, target: Target, choices: Choices) -> Ten
     shape = choices.choose("tile", sorted(fitting, key=lambda s: _cost(found, s, gpu)))
     length, factors = _length(found), _factors(found)
     several = [size // factors.a.itemsize for size in _STEP_BYTES]
-    own = min(several, key=lambda steps: -(-length // steps) * steps)
+    # Where four stages of long rows do not fit, shorter ones are faster than fewer stages.
+    own = min(several, key=lambda n: (-_stages(found, shape, n, gpu), -(-length // n) * n))
     others = [n for n in several if n != own]
     steps = choices.choose("steps", (factors.pitch,) if shape.warps.are_groups else (own, *others))
     stages = _stages(found, shape, steps, gpu)
