@@ -46,7 +46,7 @@ BYTES: Final = 2 << 30
 _MANY: Final = 1 << 20
 #: Results below are not infinite, in whichever order they are computed.
 _LARGE: Final = 1e18
-_DECIDING: Final = frozenset(["nms", "top_k", "argmax", "argmin", "non_zero"])
+_DECIDING: Final = frozenset(["nms", "top_k", "argmax", "argmin", "non_zero", "random_key"])
 _LEVELS: Final = (0, 1, 1, 3)
 _FRONT_ENDS: Final = ("onnx", "tflite", "tensorflow", "keras", "mxnet", "caffe", "darknet", "torch")
 _FORBIDDEN: Final = ("/dev/zero", "/proc/self/mem", "/etc/passwd")
@@ -152,7 +152,8 @@ def _watch(outside: Path) -> list[str]:
 def outcome_of(given: Given, level: int, folder: Path, say: Say) -> Answer:
     seen = _watch(folder.parent / OUTSIDE)
     outcome, detail = _outcome(given, level, say)
-    return ("fault", seen[0]) if seen else (outcome, detail)
+    # Reports of faults start programs: what they report tells more.
+    return ("fault", seen[0]) if seen and outcome != "fault" else (outcome, detail)
 
 
 def _outcome(given: Given, level: int, say: Say) -> Answer:
@@ -212,7 +213,8 @@ def _judged(
     body = graph.main.body
     decided = next((k for k, b in enumerate(body) if _decides(b)), None)
     if decided is not None:
-        # What is near a limit, or as good as another, may go either way: what is before counts.
+        # What is near a limit, as good as another, or random, may go either way: what is before
+        # counts.
         named = dict(zip((p.name for p in graph.main.params), inputs, strict=True))
         graph = module_part(graph, body[:decided])
         inputs = [named[p.name] for p in graph.main.params]
@@ -226,7 +228,7 @@ def _judged(
 
 
 def _decides(binding: Binding) -> bool:
-    """Whether it chooses among elements."""
+    """Whether it chooses among elements, or by chance."""
     return isinstance(binding.expr, Call) and binding.expr.op.name in _DECIDING
 
 
