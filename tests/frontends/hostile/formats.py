@@ -296,4 +296,6 @@ FORMATS: Final[dict[str, Callable[[Path, int], Given]]] = {
         **{f"{name}_operator": _operator(name) for name in _WITH_OPERATORS},
     }.items()
 }
+#: All that is tried: models are compiled, artifacts are loaded.
+KINDS: Final = (*FORMATS, "artifact")
 ATTACKS: Final = {"onnx_attack": onnx_attack}

@@ -17,6 +17,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,10 +67,18 @@ def main(folder: Path) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         kind, number = line.split()
-        given = (FORMATS | ATTACKS)[kind](folder, int(number))
-        level = _LEVELS[int(number) // 7 % len(_LEVELS)]
-        outcome, detail = apart(lambda say: outcome_of(given, level, folder, say), SECONDS, BYTES)  # noqa: B023
+        outcome, detail = apart(_work(kind, int(number), folder), SECONDS, BYTES)
         print(json.dumps({"outcome": outcome, "detail": detail}), flush=True)
+
+
+def _work(kind: str, number: int, folder: Path) -> Callable[[Say], Answer]:
+    """Make a file; what is left is to take it to its end."""
+    if kind == "artifact":
+        made = import_module("tests.frontends.hostile.artifacts").artifact(folder, number)
+        return lambda _: watched(made.outcome, folder)
+    given = (FORMATS | ATTACKS)[kind](folder, number)
+    level = _LEVELS[number // 7 % len(_LEVELS)]
+    return lambda say: watched(lambda: _outcome(given, level, say), folder)
 
 
 def _prepare() -> None:
@@ -149,9 +158,10 @@ def _watch(outside: Path) -> list[str]:
 # ---- one model ----------------------------------------------------------------------------------
 
 
-def outcome_of(given: Given, level: int, folder: Path, say: Say) -> Answer:
+def watched(work: Callable[[], Answer], folder: Path) -> Answer:
+    """What work ends in; a fault if it reads other files or starts programs."""
     seen = _watch(folder.parent / OUTSIDE)
-    outcome, detail = _outcome(given, level, say)
+    outcome, detail = work()
     # Reports of faults start programs: what they report tells more.
     return ("fault", seen[0]) if seen and outcome != "fault" else (outcome, detail)
 
