@@ -103,6 +103,12 @@ def onnx(folder: Path, rng: random.Random) -> Given:
     return _file(folder / "model.onnx", mutated(model, rng)), {}
 
 
+def onnx_case(folder: Path, rng: random.Random) -> Given:
+    """One of ONNX's own cases of single operators, with attributes, constants, types that lie."""
+    hostile_case = import_module("tests.frontends.onnx.hostile.cases").hostile_case
+    return _file(folder / "model.onnx", hostile_case(rng)), {}
+
+
 def graph_def(folder: Path, rng: random.Random) -> Given:
     """Bytes of the file, or fields that lie."""
     fields = _seeds("hostile").graph_fields()
@@ -286,8 +292,10 @@ FORMATS: Final[dict[str, Callable[[Path, int], Given]]] = {
     for name, make in {
         **{f.__name__: f for f in (tflite, graph_def, saved_model, keras_archive, keras_hdf5)},
         **{name: _described(name) for name in ("mxnet", "caffe", "darknet")},
-        **{f.__name__: f for f in (pt2, onnx)},
+        **{f.__name__: f for f in (pt2, onnx, onnx_case)},
         **{f"{name}_operator": _operator(name) for name in _WITH_OPERATORS},
     }.items()
 }
+#: All that is tried: models are compiled, artifacts are loaded.
+KINDS: Final = (*FORMATS, "artifact")
 ATTACKS: Final = {"onnx_attack": onnx_attack}

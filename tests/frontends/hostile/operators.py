@@ -26,7 +26,7 @@ _VERSIONS: Final = (1, 7, 11, 13, 18, 22)
 _SMALL: Final = (-2, -1, 0, 1, 1, 2, 2, 3, 4)
 _LARGE: Final = (7, 64, 65536, 1 << 31, 10**12, -(1 << 63))
 _REALS: Final = (0.0, 0.5, 1.0, -1.0, 2.0, 1e-5, 1e30, float("nan"), float("inf"))
-_DTYPES: Final = ("float32", "float32", "float32", "int32", "int64", "bool")
+_DTYPES: Final = (*["float32"] * 4, "int32", "int64", "bool", "uint8", "int8", "float16", "uint64")
 
 
 @dataclass
@@ -115,6 +115,12 @@ def _operand(name: str, shape: list[int], dtype: str, rng: random.Random) -> Ope
     elif kind < 0.5:
         shape = [rng.choice([1, 2, 3, 4])] if rng.random() < 0.7 else []
         dtype = rng.choice(["int32", "int64", dtype])
-    constant = name != "x0" and rng.random() < 0.5
+    # Where all are constants, the compiler computes the result.
+    constant = rng.random() < (0.5 if name != "x0" else 0.1)
     numbers = [rng.choice(_SMALL) for _ in range(int(np.prod(shape)))]
-    return Operand(name, np.array(numbers).reshape(shape).astype(dtype), constant)
+    array = np.array(numbers).reshape(shape).astype(dtype)
+    if array.size and rng.random() < 0.2:
+        values = _REALS if array.dtype.kind == "f" else _LARGE
+        with np.errstate(all="ignore"):
+            array.flat[rng.randrange(array.size)] = np.array(rng.choice(values)).astype(dtype)
+    return Operand(name, array, constant)

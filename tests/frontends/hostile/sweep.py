@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.frontends.hostile.formats import FORMATS
+from tests.frontends.hostile.formats import KINDS
 
 ROOT = Path(__file__).parents[3]
 #: What came of a model, and what there is to say about it.
@@ -70,13 +70,13 @@ def sweep(kind: str, first: int, count: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"of {', '.join(FORMATS)}")
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--count", type=int, default=1000, help="mutations of each format")
     parser.add_argument("--first", type=int, default=0, help="number of the first mutation")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="formats at a time")
     given = parser.parse_args()
     with ThreadPoolExecutor(given.jobs) as pool:
-        kinds = given.formats or list(FORMATS)
+        kinds = given.formats or list(KINDS)
         sound = list(pool.map(lambda kind: sweep(kind, given.first, given.count), kinds))
     sys.exit(not all(sound))
 

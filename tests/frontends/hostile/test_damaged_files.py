@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frontends.hostile.formats import FORMATS
+from tests.frontends.hostile.formats import KINDS
 from tests.frontends.hostile.sweep import Answer, running_worker
 
 #: As many as have every level of the compiler once.
@@ -19,7 +19,7 @@ COUNT = 28
 #: The packages without which the files of a format cannot be made or read.
 _NEEDED = {
     **dict.fromkeys(("keras_archive", "keras_hdf5", "keras_operator"), "h5py"),
-    **dict.fromkeys(("onnx", "onnx_operator"), "onnx"),
+    **dict.fromkeys(("onnx", "onnx_case", "onnx_operator", "artifact"), "onnx"),
     "pt2": "torch",
 }
 
@@ -39,7 +39,7 @@ def faultless(outcome_of: Callable[[str], Answer], kind: str, count: int) -> Cou
     return Counter(outcome for outcome, _ in found)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files(kind: str, outcome_of: Callable[[str], Answer]) -> None:
     pytest.importorskip(_NEEDED.get(kind, "numpy"))
     found = faultless(outcome_of, kind, COUNT)

@@ -23,13 +23,13 @@ from tilewright.frontends.keras.weights import (
 )
 from tilewright.frontends.sources import Source, is_bytes
 from tilewright.graph import Array
+from tilewright.support.archives import UNREADABLE, read_member
 from tilewright.support.errors import UserError
 
 ZIP_MAGIC: Final = b"PK\x03\x04"
 HDF5_MAGIC: Final = b"\x89HDF\r\n\x1a\n"
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _MOST_TEXT: Final = 1 << 26
-_MOST_GROWTH: Final = 1100
 _MOST_BYTES: Final = 1 << 34
 #: The fixed part of the header before each file in an archive.
 _LOCAL_HEADER: Final = 30
@@ -55,7 +55,7 @@ def is_keras(source: Source) -> bool:
     try:
         with zipfile.ZipFile(_file(source)) as archive:
             return _CONFIG in archive.namelist()
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+    except UNREADABLE:
         return _CONFIG.encode() in source.head
 
 
@@ -90,7 +90,7 @@ def _from_archive(data: Array, name: str) -> KerasModel:
             config = _parsed(_text(archive, _CONFIG, name), name)
             metadata = _metadata(archive, name)
             weights = _archived_weights(archive, data, name)
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except UNREADABLE as error:
         raise UserError(
             f"{name} is no Keras model",
             reason=f"the archive cannot be read ({error})",
@@ -108,14 +108,7 @@ def _metadata(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
 def _text(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
     if member not in archive.namelist():
         raise UserError(f"{name} is no Keras model", reason=f"there is no {member} in it")
-    return _read(archive, archive.getinfo(member), _MOST_TEXT)
-
-
-def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
-    if info.file_size > min(most, max(info.compress_size, 1) * _MOST_GROWTH):
-        raise UserError(f"{info.filename} has {info.file_size} bytes", reason="that cannot be")
-    with archive.open(info) as file:
-        return file.read(info.file_size)
+    return read_member(archive, member, _MOST_TEXT)
 
 
 def _archived_weights(archive: zipfile.ZipFile, data: Array, name: str) -> Weights:
@@ -130,7 +123,7 @@ def _archived_weights(archive: zipfile.ZipFile, data: Array, name: str) -> Weigh
     if info.compress_type == zipfile.ZIP_STORED:
         inner = _stored(info, data, name)
     else:
-        inner = np.frombuffer(_read(archive, info, _MOST_BYTES), np.uint8)
+        inner = np.frombuffer(read_member(archive, _WEIGHTS, _MOST_BYTES), np.uint8)
     file = WeightFile(inner, name)
     return TreeWeights(file, file.root)
 

@@ -24,6 +24,7 @@ from tilewright.frontends.common.damaged import trusting
 from tilewright.frontends.sources import Source, is_bytes
 from tilewright.frontends.torch.ops.strided import looks_around
 from tilewright.frontends.torch.package import is_list, torch_package
+from tilewright.support.archives import UNREADABLE, read_member
 from tilewright.support.errors import UserError
 
 #: The first bytes of files of torch.save that are pickles, not archives.
@@ -43,6 +44,9 @@ _WORDS: Final = frozenset(
     NegativeInfinity infinity""".split()
 )
 _SIZE: Final = re.compile(r"(?:[A-Za-z_]\w*|'\w+'|\d+(?:\.\d+)?|[(),=+*/ <>-]|\s)*")
+#: Most bytes of a text, and of a record of weights.
+_MOST_TEXT: Final = 1 << 30
+_MOST_BYTES: Final = 1 << 36
 _REMEDY: Final = "export it: torch.export.save(torch.export.export(net, inputs), 'net.pt2')"
 
 
@@ -60,7 +64,7 @@ def is_torch_file(source: Source) -> bool:
     try:
         with zipfile.ZipFile(_opened(source.given)) as archive:
             return _kind(archive.namelist()) != ""
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except UNREADABLE:
         return False
 
 
@@ -85,7 +89,7 @@ def load_archive(given: Any) -> Any:
                 if _kind(archive.namelist()) == "program":
                     return _Archive(torch, source, archive).program()
         # The last one if JSON has a number or a text in place of a list or an object.
-        except (zipfile.BadZipFile, NotImplementedError, AttributeError) as error:
+        except (*UNREADABLE, AttributeError) as error:
             if not source.head.startswith(_MAGIC):
                 raise UserError(
                     f"{source.name} is damaged", reason=str(error), remedy=_REMEDY
@@ -109,7 +113,7 @@ class _Archive:
         schema: Any = import_module("torch._export.serde.schema")
         serialize: Any = import_module("torch._export.serde.serialize")
         name = self._model()
-        data = self._archive.read(f"{self._root}/models/{name}.json")
+        data = read_member(self._archive, f"{self._root}/models/{name}.json", _MOST_TEXT)
         parsed = json.loads(data)
         _require_harmless(parsed)
         _require_whole(parsed)
@@ -141,7 +145,8 @@ class _Archive:
 
     def _tensors(self, folder: str, model: str) -> dict[str, Any]:
         base = f"{self._root}/data/{folder}/"
-        config = json.loads(self._archive.read(f"{base}{model}_{folder}_config.json"))["config"]
+        path = f"{base}{model}_{folder}_config.json"
+        config = json.loads(read_member(self._archive, path, _MOST_TEXT))["config"]
         return {name: self._tensor(base, name, row) for name, row in config.items()}
 
     def _tensor(self, base: str, name: str, row: dict[str, Any]) -> Any:
@@ -168,7 +173,7 @@ class _Archive:
         """The elements of a record, mapped from the file if possible."""
         info = self._archive.getinfo(path)
         if self._memory is None or info.compress_type != zipfile.ZIP_STORED:
-            data: Any = bytearray(self._archive.read(path))
+            data: Any = bytearray(read_member(self._archive, path, _MOST_BYTES))
         else:
             data = self._memory[_start(self._memory, info) :][: info.file_size]
         if not len(data):

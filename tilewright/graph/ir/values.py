@@ -9,18 +9,23 @@ import numpy as np
 from tilewright.graph.building.operators import ValueOperators
 from tilewright.graph.ir.attributes import Array
 from tilewright.graph.ir.types import TensorType, Type
-from tilewright.ir import DType, Expr, const
+from tilewright.ir import Cast, Const, DType, Expr, Var, const, evaluate
 from tilewright.support.errors import UserError
 
 #: Largest number of elements of tensors that are followed through shape arithmetic.
 KNOWN_LIMIT: Final = 1024
+#: Greater elements do not fit int64.
+_LARGEST: Final = (1 << 63) - 1
+#: Integers of fewer bits may be too narrow for a size.
+_BITS_OF_SIZES: Final = 32
 
 
 class Value(ValueOperators):
     """The value that a binding defines. A constant is a value with an array, without a binding.
 
     `known` are the elements where they are known at compile time: an array of expressions (over
-    int64 for all integers), in which symbolic dimensions may occur.
+    int64 for all integers), in which symbolic dimensions may occur. Numbers wrap around as the
+    element type does; expressions of dimensions are taken to fit types of 32 bits and more.
     """
 
     __slots__ = ("_known", "builder", "constant", "name", "type")
@@ -68,14 +73,16 @@ class Value(ValueOperators):
 
     @known.setter
     def known(self, elements: Array | None) -> None:
-        self._known = elements
+        self._known = None if elements is None else _held(elements, self.tensor.dtype)
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.type}"
 
 
 def _has_elements(array: Array, type_: TensorType) -> bool:
-    return array.size <= KNOWN_LIMIT and type_.dtype.kind in ("int", "uint", "bool", "float")
+    if array.size > KNOWN_LIMIT or type_.dtype.kind not in ("int", "uint", "bool", "float"):
+        return False
+    return type_.dtype.name != "uint64" or bool((array <= _LARGEST).all())
 
 
 def _elements(array: Array, type_: TensorType) -> Array | None:
@@ -87,3 +94,22 @@ def _elements(array: Array, type_: TensorType) -> Array | None:
         plain = element.item() if hasattr(element, "item") else element
         result[index] = const(int(plain) if type_.dtype.is_integer else plain, dtype)
     return result
+
+
+def _held(elements: Array, dtype: DType) -> Array | None:
+    """Elements as the type holds them; None where one of them may be another number."""
+    if not dtype.is_integer or dtype.name == "int64":
+        return elements
+    numbers = [e.value for e in elements.ravel() if isinstance(e, Const)]
+    if len(numbers) < elements.size and dtype.bits < _BITS_OF_SIZES:
+        return None
+    low, high = dtype.min_value, dtype.max_value
+    if all(low <= n <= high for n in numbers):
+        return elements
+    n = Var("n")
+    wrapped = [int(v) for v in evaluate(Cast(dtype, n), {n: np.array(numbers, np.int64)})]
+    if max(wrapped) > _LARGEST:
+        return None
+    rest = iter(wrapped)
+    held = [const(next(rest)) if isinstance(e, Const) else e for e in elements.ravel()]
+    return np.array([*held, None], object)[:-1].reshape(elements.shape)

@@ -123,9 +123,10 @@ class Rewriter:
         made = Value(value.name, type_)
         known = value.known
         if known is not None:
-            made.known = np.empty(known.shape, object)
+            elements = np.empty(known.shape, object)
             for index in np.ndindex(known.shape):
-                made.known[index] = substitute(cast(Expr, known[index]), self.dims)
+                elements[index] = substitute(cast(Expr, known[index]), self.dims)
+            made.known = elements
         self.values[value] = made
         return made
 

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from tilewright.runtime.described import UnreadableError, target_data, target_from
 from tilewright.runtime.program import TargetInfo
 from tilewright.runtime.trials.task import TrialTask
+from tilewright.support.archives import UNREADABLE, read_member
 from tilewright.support.errors import UserError
 from tilewright.support.files import AnyPath, replacing, text_path
 
@@ -89,7 +90,7 @@ class Bundle:
         self.path = text_path(path)
         try:
             self._file = zipfile.ZipFile(self.path)
-        except (OSError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise UserError(f"cannot read {self.path}", reason=reason) from None
         try:
@@ -129,10 +130,8 @@ class Bundle:
 
     def _part(self, name: str) -> bytes:
         try:
-            if self._file.getinfo(name).file_size > _MOST:
-                raise self._damaged(f"{name} is too large")
-            return self._file.read(name)
-        except (KeyError, OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+            return read_member(self._file, name, _MOST)
+        except (KeyError, *UNREADABLE):
             raise self._damaged(f"{name} is not in it") from None
 
     def _damaged(self, reason: str) -> UserError:

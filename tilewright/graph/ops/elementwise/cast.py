@@ -11,7 +11,7 @@ from tilewright.graph.ir.op import op
 from tilewright.graph.ir.types import STRING, TensorType, Type, dtype_of
 from tilewright.graph.layouts.images import elementwise_layouts
 from tilewright.graph.ops.elementwise.elementwise import map_known, mapped
-from tilewright.ir import Cast, DType, Expr, Var, evaluate
+from tilewright.ir import Cast, Const, DType, Expr, Var, evaluate
 from tilewright.tensor import te
 
 _INT64 = DType.of("int64")
@@ -42,12 +42,17 @@ cast.layouts(elementwise_layouts)
 
 @cast.symbolic
 def cast_symbolic(x: Value, *, dtype: DType, saturate: bool) -> Array | None:
-    del saturate
     if dtype is STRING or x.dtype is STRING:
         return None
-    # Shape arithmetic uses index expressions, whatever the integer type in the model.
-    to = _INT64 if dtype.is_integer else dtype
-    return map_known(partial(converted, dtype=to, saturate=False), x)
+    return map_known(partial(_known, dtype=dtype, saturate=saturate), x)
+
+
+def _known(e: Expr, dtype: DType, saturate: bool) -> Expr:
+    """An element in shape arithmetic, whose integers are index expressions whatever their type."""
+    if not dtype.is_integer:
+        return converted(e, dtype, saturate)
+    # Floats stay within the type; integers are wrapped around by whom the elements belong to.
+    return te.cast(te.cast(e, dtype) if isinstance(e, Const) and e.dtype.is_float else e, _INT64)
 
 
 def converted(e: Expr, dtype: DType, saturate: bool) -> Expr:
