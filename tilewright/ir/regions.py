@@ -160,49 +160,41 @@ class _Accesses:
         self.writes: _Boxes = {}
         self._inner: dict[Var, Extremes] = {}
         self._lets: dict[Var, Expr] = {}
-        self._enter: dict[type[Stmt], Callable[[Any], None]] = {
-            For: self._for,
-            Let: self._let,
-            Block: self._block,
-            Store: self._store,
-            Alloc: self._alloc,
-            Evaluate: self._evaluate,
-        }
 
     def visit(self, stmt: Stmt) -> None:
-        self._enter.get(type(stmt), self._visit_other)(stmt)
+        _VISIT.get(type(stmt), _Accesses.visit_other)(self, stmt)
 
-    def _visit_other(self, stmt: Stmt) -> None:
+    def visit_other(self, stmt: Stmt) -> None:
         for expr in child_exprs(stmt):
             self._read_in(expr)
         for child in child_stmts(stmt):
             self.visit(child)
 
-    def _for(self, loop: For) -> None:
+    def visit_for(self, loop: For) -> None:
         last = extremes(substitute(affine(loop.extent - 1).expr(), self._lets), self._inner)
         if last is None:
             # The range of the loop is unknown, and so are indices that use its variable.
             self._lets[loop.var] = _unknown(loop.var)
         else:
             self._inner[loop.var] = Extremes(Const(0, loop.var.dtype), last.high)
-        self._visit_other(loop)
+        self.visit_other(loop)
 
-    def _let(self, let: Let) -> None:
+    def visit_let(self, let: Let) -> None:
         self._read_in(let.value)
         self._lets[let.var] = substitute(let.value, self._lets)
         self.visit(let.body)
 
-    def _store(self, store: Store) -> None:
-        self._visit_other(store)
+    def visit_store(self, store: Store) -> None:
+        self.visit_other(store)
         _add(self.writes, store.buffer, self._box(store.indices))
 
-    def _alloc(self, alloc: Alloc) -> None:
-        self._visit_other(alloc)
+    def visit_alloc(self, alloc: Alloc) -> None:
+        self.visit_other(alloc)
         for buffer in alloc.buffers:
             self.reads.pop(buffer, None)
             self.writes.pop(buffer, None)
 
-    def _evaluate(self, evaluate: Evaluate) -> None:
+    def visit_evaluate(self, evaluate: Evaluate) -> None:
         """A call that gets an address may touch any element of that buffer."""
         self._read_in(evaluate.call)
         if is_pure(evaluate.call) or _is_prefetch(evaluate.call):
@@ -210,7 +202,7 @@ class _Accesses:
         for element in _addressed(evaluate.call):
             _add(self.writes, element.buffer, (None,) * element.buffer.ndim)
 
-    def _block(self, block: Block) -> None:
+    def visit_block(self, block: Block) -> None:
         for expr in (*block.bindings, block.predicate):
             self._read_in(expr)
         bound = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
@@ -242,6 +234,16 @@ class _Accesses:
 
     def _extremes(self, expr: Expr) -> Extremes | None:
         return extremes(cast(substitute(expr, self._lets), index), self._inner)
+
+
+_VISIT: dict[type[Stmt], Callable[[_Accesses, Any], None]] = {
+    For: _Accesses.visit_for,
+    Let: _Accesses.visit_let,
+    Block: _Accesses.visit_block,
+    Store: _Accesses.visit_store,
+    Alloc: _Accesses.visit_alloc,
+    Evaluate: _Accesses.visit_evaluate,
+}
 
 
 def _unknown(var: Var) -> Expr:

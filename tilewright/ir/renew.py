@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilewright.ir.buffer import Buffer
@@ -33,14 +33,7 @@ def renew(root: Stmt, values: Mapping[Var, Expr] | None = None) -> Stmt:
         e = substitute(e, variables, substituted)
         return map_expr(e, on_node, redirected) if buffers else e
 
-    def copy(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Alloc):
-            for b in stmt.buffers:
-                buffers[b] = b.with_(shape=[on_expr(d) for d in b.shape])
-        mapped = map_children(stmt, copy, on_expr)
-        return _rebind(mapped, variables, buffers)
-
-    return copy(root)
+    return _copy(root, variables, buffers, on_expr)
 
 
 def bound_by(stmt: Stmt) -> tuple[Var, ...]:
@@ -48,6 +41,20 @@ def bound_by(stmt: Stmt) -> tuple[Var, ...]:
     if isinstance(stmt, For | Let):
         return (stmt.var,)
     return tuple(it.var for it in stmt.iters) if isinstance(stmt, Block) else ()
+
+
+def _copy(
+    stmt: Stmt,
+    variables: Mapping[Var, Expr],
+    buffers: dict[Buffer, Buffer],
+    on_expr: Callable[[Expr], Expr],
+) -> Stmt:
+    """A copy of `stmt`; `buffers` gets the copies of those it allocates."""
+    if isinstance(stmt, Alloc):
+        for b in stmt.buffers:
+            buffers[b] = b.with_(shape=[on_expr(d) for d in b.shape])
+    mapped = map_children(stmt, lambda s: _copy(s, variables, buffers, on_expr), on_expr)
+    return _rebind(mapped, variables, buffers)
 
 
 def _rebind(stmt: Stmt, variables: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]) -> Stmt:

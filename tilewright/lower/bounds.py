@@ -19,6 +19,7 @@ from tilewright.ir import (
     Binary,
     Broadcast,
     Buffer,
+    Const,
     Expr,
     For,
     Function,
@@ -172,7 +173,8 @@ class _Safe:
         self.checked, self.place = checker.checked, place
         self.asserts: list[Stmt] = []
         self._asserted: set[Expr] = set()
-        self._memos: dict[Expr | None, ChainMap[Expr, Expr]] = {None: ChainMap()}
+        # What has been rewritten, by the condition. The first is no ChainMap, which is slow.
+        self._memos: dict[Expr | None, MutableMapping[Expr, Expr]] = {None: {}}
 
     def expr(self, root: Expr) -> Expr:
         return self._under(root, None)
@@ -185,11 +187,15 @@ class _Safe:
         """
         both = _both(condition, chosen)
         if both not in self._memos:
-            self._memos[both] = self._memos[condition].new_child()
+            outer = self._memos[condition]
+            maps = outer.maps if isinstance(outer, ChainMap) else [outer]
+            self._memos[both] = ChainMap({}, *maps)
         return self._under(root, both)
 
     def _under(self, root: Expr, condition: Expr | None) -> Expr:
         """`root`, evaluated only where `condition` holds."""
+        if isinstance(root, Const | Var):
+            return root
         memo = self._memos[condition]
         # Rewrite the lazy nodes first, each side under its own condition.
         for node in _lazy_nodes(root, memo):

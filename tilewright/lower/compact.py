@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from tilewright.arith import (
     Ranges,
@@ -92,13 +93,26 @@ def _settle_in_row(stmt: Seq, buffer: Buffer, ranges: Ranges) -> Stmt:
 
 
 def _uses(stmt: Stmt, buffer: Buffer) -> bool:
-    return next(_accesses(stmt, buffer, (), ()), None) is not None
+    return buffer in _touched(stmt)
+
+
+@lru_cache(maxsize=4096)  # each buffer is searched for in the same statements
+def _touched(stmt: Stmt) -> frozenset[Buffer]:
+    """The buffers that `stmt` accesses."""
+    if isinstance(stmt, Block):
+        return frozenset(region.buffer for region in (*stmt.reads, *stmt.writes))
+    own = {load.buffer for expr in child_exprs(stmt) for load in loads_in(expr)}
+    if isinstance(stmt, Store):
+        own.add(stmt.buffer)
+    return frozenset(own).union(*map(_touched, child_stmts(stmt)))
 
 
 def _accesses(
     stmt: Stmt, buffer: Buffer, loops: tuple[For, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[GuardedAccess]:
     """Accesses to `buffer` in program order; a statement's reads come before its writes."""
+    if not _uses(stmt, buffer):
+        return
     if isinstance(stmt, Block):
         yield from _region_accesses(stmt, buffer, loops, conditions)
         return

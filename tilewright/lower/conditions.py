@@ -3,7 +3,7 @@ simplified where they are known to hold or to fail."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tilewright.arith import Ranges, conjuncts, knowing_nothing, simplify, symbolic_bounds
 from tilewright.ir import (
@@ -177,14 +177,13 @@ def without(body: Stmt, guards: set[Expr]) -> Stmt:
             return Load(node.buffer, node.indices)
         return None
 
-    def on_expr(expr: Expr) -> Expr:
-        return map_expr(expr, on_node, memo)
+    return _with_true_branches(body, lambda e: map_expr(e, on_node, memo))
 
-    def copy(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, If):
-            condition = simplify(on_expr(stmt.condition))
-            if condition is TRUE:
-                return copy(stmt.then)
-        return map_children(stmt, copy, on_expr)
 
-    return copy(body)
+def _with_true_branches(stmt: Stmt, on_expr: Callable[[Expr], Expr]) -> Stmt:
+    """`stmt` with its expressions mapped, and without conditions that become true."""
+    if isinstance(stmt, If):
+        condition = simplify(on_expr(stmt.condition))
+        if condition is TRUE:
+            return _with_true_branches(stmt.then, on_expr)
+    return map_children(stmt, lambda s: _with_true_branches(s, on_expr), on_expr)

@@ -43,6 +43,7 @@ from tilewright.ir import (
     loads_in,
     map_children,
     map_expr,
+    map_stmt,
     seq,
     substitute,
     walk,
@@ -216,13 +217,12 @@ def from_row(stmt: Stmt, rows: TileRows, start: Var, own: Collection[Buffer]) ->
             return Load(e.buffer, front(e.indices), e.mask)
         return None
 
-    def copy(stmt: Stmt) -> Stmt:
-        stmt = map_children(stmt, copy, lambda e: map_expr(e, on_node, memo))
-        if isinstance(stmt, Store) and stmt.buffer in own:
-            return replace(stmt, indices=front(stmt.indices))
-        return stmt
+    def on_stmt(s: Stmt) -> Stmt | None:
+        if isinstance(s, Store) and s.buffer in own:
+            return replace(s, indices=front(s.indices))
+        return None
 
-    return copy(stmt)
+    return map_stmt(stmt, on_stmt, lambda e: map_expr(e, on_node, memo))
 
 
 def uses_of_buffers(stmt: Stmt) -> Counter[Buffer]:

@@ -6,7 +6,7 @@ statement to the root and shares everything else, so old trees stay valid for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, lru_cache
 
 from tilewright.arith import Ranges
@@ -36,16 +36,16 @@ class Tree:
         self.parent: dict[Stmt, Stmt | None] = {function.body: None}
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, Block] = {}
-        for stmt in walk(function.body):
-            self._enter(stmt)
-
-    def _enter(self, stmt: Stmt) -> None:
-        for child in child_stmts(stmt):
-            self.parent[child] = stmt
-        if isinstance(stmt, For):
-            self.loops[stmt.var] = stmt
-        elif isinstance(stmt, Block):
-            self.blocks[stmt.name] = stmt
+        pending = [function.body]
+        while pending:
+            stmt = pending.pop()
+            children = child_stmts(stmt)
+            self.parent.update(dict.fromkeys(children, stmt))
+            pending.extend(reversed(children))
+            if isinstance(stmt, For):
+                self.loops[stmt.var] = stmt
+            elif isinstance(stmt, Block):
+                self.blocks[stmt.name] = stmt
 
     # ---- looking up ------------------------------------------------------------------------------
 
@@ -160,13 +160,7 @@ class Tree:
     def replace_all(self, changes: Mapping[Stmt, Stmt]) -> Function:
         """The function with several statements replaced at once; none may contain another."""
         touched = {above for old in changes for above in self.ancestors(old)}
-
-        def rebuilt(stmt: Stmt) -> Stmt:
-            if stmt in changes:
-                return changes[stmt]
-            return map_children(stmt, rebuilt) if stmt in touched else stmt
-
-        return self.function.with_body(rebuilt(self.function.body))
+        return self.function.with_body(_with_changes(self.function.body, changes, touched))
 
     def removable(self, stmt: Stmt) -> Stmt:
         """The largest statement that becomes empty when `stmt` is removed."""
@@ -211,6 +205,15 @@ def with_loops_in(stmt: Stmt, ranges: Ranges) -> Ranges:
 
 def _with_child(above: Stmt, old: Stmt, new: Stmt) -> Stmt:
     return map_children(above, lambda child: new if child is old else child)
+
+
+def _with_changes(stmt: Stmt, changes: Mapping[Stmt, Stmt], touched: Collection[Stmt]) -> Stmt:
+    """`stmt` with some statements replaced; `touched` are those that contain them."""
+    if stmt in changes:
+        return changes[stmt]
+    if stmt not in touched:
+        return stmt
+    return map_children(stmt, lambda s: _with_changes(s, changes, touched))
 
 
 def _entering(ranges: Ranges, above: Stmt, below: Stmt) -> Ranges:

@@ -158,17 +158,17 @@ def with_outer_regions(function: Function, before: Tree) -> Function:
 
     A block around a tensor intrinsic keeps its regions: an address inside says nothing about them.
     """
+    return function.with_body(_refreshed(function.body, before))
 
-    def refreshed(stmt: Stmt) -> Stmt:
-        if stmt in before.parent:
-            return stmt
-        rebuilt = map_children(stmt, refreshed)
-        if not isinstance(rebuilt, Block) or "tensor_intrin" in rebuilt.annotations:
-            return rebuilt
-        holds_blocks = any(isinstance(s, Block) for s in walk(rebuilt.body))
-        return with_inferred_regions(rebuilt) if holds_blocks else rebuilt
 
-    return function.with_body(refreshed(function.body))
+def _refreshed(stmt: Stmt, before: Tree) -> Stmt:
+    if stmt in before.parent:
+        return stmt
+    rebuilt = map_children(stmt, lambda s: _refreshed(s, before))
+    if not isinstance(rebuilt, Block) or "tensor_intrin" in rebuilt.annotations:
+        return rebuilt
+    holds_blocks = any(isinstance(s, Block) for s in walk(rebuilt.body))
+    return with_inferred_regions(rebuilt) if holds_blocks else rebuilt
 
 
 def nest(loops: Iterable[For], body: Stmt) -> Stmt:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 #: Objects that may be allocated between two collections.
-_RARELY = 50_000
+_RARELY = 200_000
 _lock = threading.Lock()
 #: The thresholds before the first change, to be restored.
 _before: list[tuple[int, int, int]] = []

@@ -34,6 +34,7 @@ from tilewright.codegen.llvm.types import (
     i1,
     i32,
     i64,
+    lane_numbers,
     llvm,
     number,
     pointer,
@@ -188,9 +189,7 @@ def _join(cx: Context, node: Call, args: list[LLValue]) -> LLValue:
 
 def _shuffled(cx: Context, args: list[LLValue], order: Sequence[int]) -> LLValue:
     """Lanes of two vectors by number, those of the second after those of the first."""
-    lanes = [llvm.Constant(i32, k) for k in order]
-    mask = llvm.Constant(llvm.VectorType(i32, len(lanes)), lanes)
-    return cx.builder.shuffle_vector(args[0], args[1], mask)
+    return cx.builder.shuffle_vector(args[0], args[1], lane_numbers(tuple(order)))
 
 
 def _address_of(cx: Context, node: Call, args: list[LLValue]) -> LLValue:

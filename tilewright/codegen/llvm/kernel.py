@@ -73,7 +73,26 @@ def generate(
         _emit_workspace(module, function, target, workspace)
     if target.flushes_denormals:
         declare_float_state(module, denormals)
-    return LLVMKernel(function.name, str(module), tuple(messages), workspace.size)
+    text = str(module)
+    _take_apart(module)
+    return LLVMKernel(function.name, text, tuple(messages), workspace.size)
+
+
+def _take_apart(module: Any) -> None:
+    """Remove the references in circles among a module's parts, so that memory is freed at once and
+    not by a search of the garbage collector through all of them."""
+    for function in module.functions:
+        for block in function.blocks:
+            for phi in filter(_is_phi, block.instructions):
+                phi.incomings.clear()
+            block.instructions.clear()
+            block.terminator = None
+        function.blocks.clear()
+    module.globals.clear()
+
+
+def _is_phi(instruction: Any) -> bool:
+    return isinstance(instruction, llvm.PhiInstr)
 
 
 def _parameter_type(param: Param) -> LLType:

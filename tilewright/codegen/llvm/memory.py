@@ -9,7 +9,14 @@ from typing import Any, TypeGuard
 from tilewright.arith import divisor
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions import arm_tables, x86_tables
-from tilewright.codegen.llvm.types import LLValue, i32, llvm, memory_type, register_type
+from tilewright.codegen.llvm.types import (
+    LLValue,
+    i32,
+    lane_numbers,
+    llvm,
+    memory_type,
+    register_type,
+)
 from tilewright.ir import Broadcast, Buffer, Const, DType, Expr, Load, Ramp, const
 from tilewright.support.memory import ALIGNMENT
 
@@ -246,10 +253,8 @@ def _strided_mask(cx: Context, mask: LLValue, step: int) -> LLValue:
 
 def _shuffled(cx: Context, vector: LLValue, other: Any, order: list[int]) -> LLValue:
     """Lanes of `vector`; indices past its end select lanes filled with `other`."""
-    numbers = llvm.Constant(
-        llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order]
-    )
-    return cx.builder.shuffle_vector(vector, llvm.Constant(vector.type, other), numbers)
+    filling = llvm.Constant(vector.type, other)
+    return cx.builder.shuffle_vector(vector, filling, lane_numbers(tuple(order)))
 
 
 # ---- gathers and scatters -----------------------------------------------------------------------

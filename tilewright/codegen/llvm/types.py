@@ -7,6 +7,7 @@ where a target has instructions for them: see `lower.narrow`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import llvmlite.ir
@@ -52,6 +53,7 @@ _FLOATS: dict[str, LLType] = {
 }
 
 
+@lru_cache(maxsize=1024)  # each object turns itself into text anew
 def register_type(dtype: DType) -> LLType:
     """The type of a value of `dtype` in registers."""
     scalar = i1 if dtype.is_bool else _FLOATS.get(dtype.scalar.name) or llvm.IntType(dtype.bits)
@@ -63,6 +65,12 @@ def memory_type(dtype: DType) -> LLType:
     if not dtype.is_bool:
         return register_type(dtype)
     return llvm.VectorType(i8, dtype.lanes) if dtype.is_vector else i8
+
+
+@lru_cache(maxsize=1024)  # as above; a mask of 64 lanes consists of 65 objects
+def lane_numbers(lanes: tuple[int, ...]) -> LLValue:
+    """The mask of a shuffle: a constant vector of int32."""
+    return llvm.Constant(llvm.VectorType(i32, len(lanes)), [llvm.Constant(i32, k) for k in lanes])
 
 
 def mangle(kind: LLType) -> str:

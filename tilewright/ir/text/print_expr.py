@@ -68,6 +68,8 @@ def expr_text(expr: Expr, namer: Namer | None = None) -> str:
 
     A large part that is used several times is written once and named there: `(e := …)`.
     """
+    if not expr.operands:
+        return "".join(map(str, _PARTS[type(expr)](expr, namer or Namer())[1]))
     limit = _ENOUGH if namer is None else None
     shared = _worth_naming(expr) if limit is None else frozenset[Expr]()
     namer = namer or Namer()

@@ -23,6 +23,7 @@ from tilewright.ir import (
     If,
     Stmt,
     Store,
+    all_exprs,
     all_of,
     call,
     cast,
@@ -133,6 +134,9 @@ def expand_angles(function: Function, arithmetic: Arithmetic = _DEFAULT) -> Func
     All loops over lanes are vectors by now.
     """
 
+    if not any(map(_is_of_angles, all_exprs(function.body))):
+        return function
+
     def expanded(node: Call) -> Expr | None:
         return expand(node, arithmetic) if node.name in _OF_ANGLES else None
 
@@ -144,7 +148,7 @@ def _in_versions(stmt: Stmt, arithmetic: Arithmetic) -> Stmt | None:
     """A version of the statement for near angles, and the statement itself for others."""
     if not isinstance(stmt, Store):
         return None
-    calls = [e for e in walk_expr(stmt.value) if isinstance(e, Call) and e.name in _OF_ANGLES]
+    calls = [e for e in walk_expr(stmt.value) if isinstance(e, Call) and _is_of_angles(e)]
     if not calls:
         return None
 
@@ -155,6 +159,10 @@ def _in_versions(stmt: Stmt, arithmetic: Arithmetic) -> Stmt | None:
     near = _replacing(expanded)
     are_near = all_of(*(_is_near(near(e.args[0])) for e in dict.fromkeys(calls)))
     return If(are_near, replace(stmt, value=near(stmt.value)), stmt, stmt.span)
+
+
+def _is_of_angles(node: Expr) -> bool:
+    return isinstance(node, Call) and node.name in _OF_ANGLES
 
 
 def _is_near(angle: Expr) -> Expr:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions.registers import joined, parts_of
-from tilewright.codegen.llvm.types import LLValue, i32, llvm, number, register_type
+from tilewright.codegen.llvm.types import LLValue, i32, lane_numbers, llvm, number, register_type
 from tilewright.ir import Call, DType
 from tilewright.target import Target
 
@@ -82,8 +82,7 @@ def _by_second_lanes(cx: Context, args: list[LLValue]) -> LLValue:
     half = number(1 << (_BITS - 2), pairs)
     low = b.lshr(b.add(even, half), number(_BITS - 1, pairs))
     high = b.shl(b.add(odd, half), one)
-    order = [llvm.Constant(i32, k + (k % 2) * lanes) for k in range(lanes)]
-    mask = llvm.Constant(llvm.VectorType(i32, lanes), order)
+    mask = lane_numbers(tuple(k + (k % 2) * lanes for k in range(lanes)))
     found = [b.bitcast(v, args[0].type) for v in (low, high)]
     return b.shuffle_vector(*found, mask)
 

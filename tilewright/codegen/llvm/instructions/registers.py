@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.codegen.llvm.context import Context
-from tilewright.codegen.llvm.types import LLValue, i32, llvm
+from tilewright.codegen.llvm.types import LLValue, i32, lane_numbers, llvm
 
 
 def parts_of(cx: Context, vector: LLValue, lanes: int) -> list[LLValue]:
@@ -25,8 +25,7 @@ def joined(cx: Context, parts: Sequence[LLValue]) -> LLValue:
 def _lanes(cx: Context, a: LLValue, b: LLValue, order: range) -> LLValue:
     if len(order) == a.type.count:
         return a
-    mask = llvm.Constant(llvm.VectorType(i32, len(order)), [llvm.Constant(i32, k) for k in order])
-    return cx.builder.shuffle_vector(a, b, mask)
+    return cx.builder.shuffle_vector(a, b, lane_numbers(tuple(order)))
 
 
 def splat(cx: Context, scalar: LLValue, lanes: int) -> LLValue:
@@ -37,5 +36,5 @@ def splat(cx: Context, scalar: LLValue, lanes: int) -> LLValue:
     one = cx.builder.insert_element(
         llvm.Constant(kind, llvm.Undefined), scalar, llvm.Constant(i32, 0)
     )
-    zeros = llvm.Constant(llvm.VectorType(i32, lanes), [llvm.Constant(i32, 0)] * lanes)
+    zeros = lane_numbers((0,) * lanes)
     return cx.builder.shuffle_vector(one, llvm.Constant(kind, llvm.Undefined), zeros)

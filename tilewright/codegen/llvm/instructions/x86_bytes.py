@@ -18,7 +18,7 @@ from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions.clamps import as_clamp
 from tilewright.codegen.llvm.instructions.registers import joined, parts_of, splat
 from tilewright.codegen.llvm.instructions.x86 import CURRENT_ROUNDING
-from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm, number
+from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, lane_numbers, llvm, number
 from tilewright.ir import Binary, Broadcast, Call, Cast, Const, DType, Expr
 from tilewright.target import Target
 
@@ -200,8 +200,7 @@ def _in_order(cx: Context, packed: LLValue) -> LLValue:
     count = packed.type.count // 4
     parts = count * 32 // _PART
     words = cx.builder.bitcast(packed, llvm.VectorType(i32, count))
-    order = [llvm.Constant(i32, 4 * k + v) for v in range(4) for k in range(parts)]
-    mask = llvm.Constant(llvm.VectorType(i32, count), order)
+    mask = lane_numbers(tuple(4 * k + v for v in range(4) for k in range(parts)))
     return cx.builder.bitcast(cx.builder.shuffle_vector(words, words, mask), packed.type)
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from tilewright.codegen.llvm.context import Context
 from tilewright.codegen.llvm.instructions.registers import joined, parts_of
 from tilewright.codegen.llvm.instructions.tables import part_of_table, size_of_table
-from tilewright.codegen.llvm.types import LLType, LLValue, i8, i32, llvm, number
+from tilewright.codegen.llvm.types import LLType, LLValue, i8, lane_numbers, llvm, number
 from tilewright.ir import Load
 from tilewright.target import Target
 
@@ -75,6 +75,5 @@ def _first(cx: Context, vector: LLValue, lanes: int) -> LLValue:
     if own.count == lanes:
         return vector
     nothing = llvm.Constant(own, llvm.Undefined)
-    order = [llvm.Constant(i32, min(k, own.count)) for k in range(lanes)]
-    mask = llvm.Constant(llvm.VectorType(i32, lanes), order)
+    mask = lane_numbers(tuple(min(k, own.count) for k in range(lanes)))
     return cx.builder.shuffle_vector(vector, nothing, mask)
