@@ -183,7 +183,7 @@ class _LoopLowering:
         if not all(self.m.knows(d) for d in free_vars(number)):
             return None
         limit = self.m.expr(number)
-        return None if is_read(limit) else limit
+        return None if is_read(limit) or _is_no_limit(limit) else limit
 
 
 class _Rows:
@@ -222,6 +222,11 @@ class _Rows:
         m = self.m
         m.dims.update({d: self.cells[axis] if axis else trip for axis, d in self.fresh.items()})
         m.put(self.output, self.table)
+
+
+def _is_no_limit(limit: Expr) -> bool:
+    """Whether it is the greatest integer of a type: such a loop ends by its condition."""
+    return isinstance(limit, Const) and int(limit.value) >= 2**31 - 1
 
 
 def _at_least_0(limit: Expr) -> Expr:
