@@ -87,6 +87,34 @@ def test_a_state_that_grows_gets_numbers_for_its_shape() -> None:
     assert unrolled.main.results[0].tensor.static_shape == (8, 3)
 
 
+def test_rows_of_as_many_iterations_as_a_decomposition_finds() -> None:
+    """Where `non_zero` is decomposed, the number that it finds gets another name."""
+    b = Builder()
+    x = b.input("x", "f32", (6,))
+    trips = b.index(b.shape_of(b.non_zero(x)), 1)
+    state, rows = b.loop(trips, [x], lambda i, s: ([s + 1.0], [b.exp(s)]))
+    b.output(state, rows)
+    model = tw.compile(b.build())
+    given_x = np.array([0, 1, 0, 2, -1, 0], np.float32)
+    state, rows = model.run([given_x])
+    np.testing.assert_allclose(state, given_x + 3)
+    np.testing.assert_allclose(rows, [np.exp(given_x + k) for k in range(3)], rtol=1e-6)
+
+
+def test_rows_of_a_loop_that_ends_long_before_its_limit() -> None:
+    b = Builder()
+    x = b.input("x", "f32", ("n",))
+
+    def body(_i: Value, s: Value) -> Any:
+        return b.less(b.max(s, axes=None, keepdims=False), 10.0), [s * 2.0], [s]
+
+    state, rows = b.loop(2**63 - 1, [x], body)
+    b.output(state, rows)
+    state, rows = tw.compile(b.build()).run([np.array([1, 2, 3], np.float32)])
+    np.testing.assert_array_equal(state, [8, 16, 24])
+    np.testing.assert_array_equal(rows, [[1, 2, 3], [2, 4, 6], [4, 8, 12]])
+
+
 def test_what_may_end_early_or_is_long_stays() -> None:
     b = Builder()
     x = b.input("x", "f32", (3,))

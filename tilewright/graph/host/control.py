@@ -15,7 +15,7 @@ from tilewright.graph.host.lifetimes import unchanged_state
 from tilewright.graph.host.memory import Memory, is_read, is_tensor
 from tilewright.graph.host.places import BlockPlace, BufferPlace, Place
 from tilewright.graph.ir import Binding, Graph, If, Loop, Value
-from tilewright.ir import Const, Expr, Load, Var, While, const
+from tilewright.ir import Const, Expr, Load, Var, While, const, free_vars
 from tilewright.ir import If as IfStmt
 
 #: Lowers a graph into the current scope, with a place for each result.
@@ -178,8 +178,12 @@ class _LoopLowering:
         count = self.node.trip_count
         if count is None or count.known is None:
             return None
-        limit = self.m.expr(count.known.ravel()[0])
-        return None if is_read(limit) else limit
+        number = count.known.ravel()[0]
+        # Passes may have renamed dimensions that are read.
+        if not all(self.m.knows(d) for d in free_vars(number)):
+            return None
+        limit = self.m.expr(number)
+        return None if is_read(limit) or _is_no_limit(limit) else limit
 
 
 class _Rows:
@@ -218,6 +222,11 @@ class _Rows:
         m = self.m
         m.dims.update({d: self.cells[axis] if axis else trip for axis, d in self.fresh.items()})
         m.put(self.output, self.table)
+
+
+def _is_no_limit(limit: Expr) -> bool:
+    """Whether it is the greatest integer of a type: such a loop ends by its condition."""
+    return isinstance(limit, Const) and int(limit.value) >= 2**31 - 1
 
 
 def _at_least_0(limit: Expr) -> Expr:

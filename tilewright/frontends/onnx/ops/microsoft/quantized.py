@@ -13,7 +13,6 @@ from tilewright.frontends.onnx.ops.quantization import (
     qlinear_conv_of,
     quantize,
 )
-from tilewright.frontends.onnx.ops.recurrent import run_lstm
 from tilewright.frontends.onnx.table import TABLE, converts
 from tilewright.graph import Value
 from tilewright.support.errors import UserError
@@ -183,20 +182,3 @@ def matmul_nbits(n: Node) -> Value:
         bits=n.integer("bits", 4),
         block=block,
     )
-
-
-@converts("DynamicQuantizeLSTM", domain=_MS)
-def dynamic_quantize_lstm(n: Node) -> list[Value]:
-    """An LSTM whose weights, I×4H for each direction, are quantized."""
-    weights = [_dequantized(n, n[1], 8), _dequantized(n, n[2], 10)]
-    return run_lstm(n, [n[0], *weights, *(n.get(k) for k in range(3, 8))])
-
-
-def _dequantized(n: Node, weight: Value, index: int) -> Value:
-    """Weights 4H×I as real numbers; their scale is one for each direction, or for each column."""
-    b = n.builder
-    shape = [weight.shape[0], 1, weight.shape[2] if n[index].ndim == 2 else 1]
-    scale, zero = (b.reshape(n[k], shape=shape) for k in (index, index + 1))
-    whole = b.sub(b.cast(weight, dtype="int32"), b.cast(zero, dtype="int32"))
-    real = b.mul(b.cast(whole, dtype=scale.dtype), scale)
-    return b.transpose(real, axes=[0, 2, 1])
