@@ -20,7 +20,6 @@ from tilewright.ir import (
     Evaluate,
     Expr,
     Function,
-    Let,
     Load,
     Stmt,
     Store,
@@ -52,13 +51,18 @@ def program(body: Stmt, *buffers: Buffer, params: tuple[Buffer, ...] = ()) -> Fu
 def offsets(function: Function, dims: dict[Var, int] | None = None) -> list[list[int]]:
     """For each call, where in the arena its operands lie."""
     found: list[list[int]] = []
-    known = dict(dims or {})
+    known, slots = dict(dims or {}), dict[int, int]()
+
+    def number(expr: Expr) -> int:
+        return int(evaluate(expr, known, lambda _b, place, _mask: np.array(slots[int(place[0])])))
+
     for stmt in walk(function.body):
-        if isinstance(stmt, Let):
-            known[stmt.var] = int(evaluate(stmt.value, known))
+        if isinstance(stmt, Store):
+            assert stmt.buffer.name == "slots"
+            slots[number(stmt.indices[0])] = number(stmt.value)
         if isinstance(stmt, Evaluate):
             assert isinstance(stmt.call, Call)
-            found.append([int(evaluate(_offset(a), known)) for a in stmt.call.args[:-1]])
+            found.append([number(_offset(a)) for a in stmt.call.args[:-1]])
     return found
 
 
@@ -92,6 +96,15 @@ def test_a_symbolic_chain_takes_two_slots() -> None:
     planned = plan_arena(Function("main", (*function.params, x), function.body))
     assert size(planned, {n: 10}) == 2 * 192
     assert all(len(set(pair)) == 2 for pair in offsets(planned, {n: 10}))
+
+
+def test_hundreds_of_slots_do_not_nest() -> None:
+    x = Buffer("x", "float32", (n,))
+    buffers = [Buffer(f"b{k}", "float32", (n,)) for k in range(500)]
+    planned = plan_arena(program(kernel(*buffers), *buffers, params=(x,)))
+    verify(planned)
+    assert offsets(planned, {n: 10}) == [[64 * k for k in range(500)]]
+    assert size(planned, {n: 10}) == 500 * 64
 
 
 def test_a_slot_is_as_large_as_its_largest_buffer() -> None:

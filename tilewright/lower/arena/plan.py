@@ -31,11 +31,9 @@ from tilewright.ir import (
     Expr,
     For,
     Function,
-    Let,
     Load,
     Stmt,
     Store,
-    Var,
     While,
     address_of,
     child_exprs,
@@ -63,27 +61,29 @@ def plan_arena(function: Function, *, side_by_side: bool = False) -> Function:
         return function
     ranges = Ranges.for_function(function)
     offsets, starts = layout(planned, ranges, uses.branches if side_by_side else None)
-    by_name, names = _named(starts[:-1])
+    slots = Buffer("slots", "int64", (max(1, len(starts) - 1),))
+    loaded, stores = _kept(starts[:-1], slots)
     arena = Buffer("arena", "uint8", (starts[-1],), alignment=ALIGNMENT)
-    places = {b: by_name.get(offset, offset) for b, offset in offsets.items()}
+    places = {b: loaded.get(offset, offset) for b, offset in offsets.items()}
     body = _rewritten(function, places, arena).body
-    for var, value in reversed(names):
-        body = Let(var, value, body)
+    if stores:
+        body = Alloc((slots,), seq(*stores, body))
     return function.with_body(Alloc((arena,), body))
 
 
-def _named(starts: Sequence[Expr]) -> tuple[dict[Expr, Expr], list[tuple[Var, Expr]]]:
-    """Names for the starts of slots that are not constants, with their values, in order.
+def _kept(starts: Sequence[Expr], slots: Buffer) -> tuple[dict[Expr, Expr], list[Stmt]]:
+    """Loads of the starts of slots that are not constants, and the stores before, in order.
 
     Sizes of slots are long expressions: they are computed once, not simplified in every address.
+    There may be hundreds of slots, so that variables would be nested too deeply.
     """
-    named, names = dict[Expr, Expr](), list[tuple[Var, Expr]]()
-    for number, (before, start) in enumerate(pairwise(starts), 1):
+    loaded, stores = dict[Expr, Expr](), list[Stmt]()
+    for number, (before, start) in enumerate(pairwise(starts)):
         assert isinstance(start, Binary) and start.a is before
-        var = Var(f"slot_{number}", start.dtype)
-        names.append((var, named.get(before, before) + start.b))
-        named[start] = var
-    return named, names
+        place = (const(number),)
+        stores.append(Store(slots, place, loaded.get(before, before) + start.b))
+        loaded[start] = Load(slots, place)
+    return loaded, stores
 
 
 @dataclass(frozen=True)
