@@ -86,7 +86,7 @@ def test_what_follows_is_computed_from_registers(dtype: str) -> None:
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every matrix counts as a large one, for two rows already."""
     monkeypatch.setattr(product_plan, "_LEAST_BY_LARGE", ((1, 2),))
-    monkeypatch.setattr(product_plan, "LONG", 1)
+    monkeypatch.setattr(product_plan, "SHORT", 1)
 
 
 @pytest.mark.parametrize("by_columns", ["", "a", "b"])

@@ -110,6 +110,7 @@ def _held(elements: Array, dtype: DType) -> Array | None:
     wrapped = [int(v) for v in evaluate(Cast(dtype, n), {n: np.array(numbers, np.int64)})]
     if max(wrapped) > _LARGEST:
         return None
-    rest = iter(wrapped)
-    held = [const(next(rest)) if isinstance(e, Const) else e for e in elements.ravel()]
-    return np.array([*held, None], object)[:-1].reshape(elements.shape)
+    held, places = elements.copy(), [k for k, e in enumerate(elements.flat) if isinstance(e, Const)]
+    for place, number in zip(places, wrapped, strict=True):
+        held.flat[place] = const(number)
+    return held

@@ -61,7 +61,7 @@ def plan_arena(function: Function, *, side_by_side: bool = False) -> Function:
         return function
     ranges = Ranges.for_function(function)
     offsets, starts = layout(planned, ranges, uses.branches if side_by_side else None)
-    slots = Buffer("slots", "int64", (max(1, len(starts) - 1),))
+    slots = Buffer("slots", "int64", (len(starts),))
     loaded, stores = _kept(starts[:-1], slots)
     arena = Buffer("arena", "uint8", (starts[-1],), alignment=ALIGNMENT)
     places = {b: loaded.get(offset, offset) for b, offset in offsets.items()}

@@ -29,11 +29,11 @@ _DEPTH: Final = 16
 _MOST_DEPTH: Final = 160
 #: Products with fewer rows, columns or steps are left to other rules.
 _LEAST: Final = 8
-#: Where few rows are multiplied by a large matrix, reading it takes longer than multiplying it by
-#: rows of padding. The fewest rows, by the elements of the matrix; and the sum is longer than this,
-#: unlike attention's.
+#: Few rows are multiplied by a large matrix like many: reading it takes longer than multiplying it
+#: by rows of padding. From so many elements of the matrix on, the fewest such rows.
 _LEAST_BY_LARGE: Final = ((1 << 25, 2), (1 << 19, 4))
-LONG: Final = 128
+#: Sums of at most so many steps are short, as attention's are.
+SHORT: Final = 128
 #: Bytes per element from which such a matrix is left to the rule `few_rows`.
 _WIDE: Final = 4
 #: The value assumed for an extent that is known only at run time.
@@ -93,8 +93,8 @@ def product_of(block: Block) -> Product | None:
     found = Product(c, row, column, others, reduced)
     length = prod(extent_of(it) or _UNKNOWN for it in reduced)
     extents = [extent_of(it) or _UNKNOWN for it in (row, column)]
-    least = 2 if is_by_large_matrix(found) else _LEAST
-    return found if min(*extents, length) >= least else None
+    is_large = min(*extents, length) >= _LEAST
+    return found if is_large or is_by_large_matrix(found) else None
 
 
 def is_by_large_matrix(p: Product) -> bool:
@@ -106,8 +106,8 @@ def is_by_large_matrix(p: Product) -> bool:
         return False
     rows, columns, length, *others = (size or 0 for size in sizes)
     elements = prod(others) * columns * length
-    least = next((least for large, least in _LEAST_BY_LARGE if elements >= large), columns + 1)
-    return least <= rows <= columns and length > LONG
+    is_enough = any(elements >= large and rows >= least for large, least in _LEAST_BY_LARGE)
+    return is_enough and rows <= columns and length > SHORT
 
 
 def match_followed(s: Schedule, name: str, target: Target) -> Product | None:

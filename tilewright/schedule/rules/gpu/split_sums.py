@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tilewright.ir import TILE_SIDE, DType, Iter, Var, const
 from tilewright.schedule.rules.analysis import extent_of
-from tilewright.schedule.rules.gpu.product_plan import LONG, Product, match_product
+from tilewright.schedule.rules.gpu.product_plan import SHORT, Product, match_product
 from tilewright.schedule.rules.gpu.tensor_tiles import estimate, estimate_by_groups
 from tilewright.schedule.rules.gpu.warp_tiles import has_instruction
 from tilewright.schedule.rules.rule import Choices, Rule
@@ -30,7 +30,7 @@ _TILE: Final = 64
 #: The fewest steps of a part; and where rows are few, so that the parts are products by a large
 #: matrix as well.
 _LEAST: Final = 64
-_LEAST_OF_FEW: Final = LONG + _LEAST
+_LEAST_OF_FEW: Final = SHORT + _LEAST
 #: Parts are multiples of these if possible: the depths of tiles in shared memory.
 _STEPS: Final = (64, 32)
 #: The length of sums from which a second launch pays even where every multiprocessor has a tile.

@@ -32,9 +32,11 @@ from tilewright.target import Gpu, Target
 UNKNOWN: Final = 256
 #: Bytes of each row along the sum that are in shared memory together, the best first.
 _STEP_BYTES: Final = (128, 64, 32)
-#: The most pipeline stages whose operands are in shared memory at once, and the fraction of a
+#: The most pipeline stages whose operands are in shared memory at once, the fewest that hide the
+#: latency of copies, and the fraction of a
 #: multiprocessor's shared memory for them without groups: two blocks should fit.
 _STAGES: Final = 4
+_FEWEST_STAGES: Final = 3
 _SHARE: Final = 0.5
 #: The same where each multiprocessor has at most one tile: nothing else hides copies' latency.
 _STAGES_ALONE: Final = 8
@@ -89,12 +91,15 @@ def plan_tensor_product(found: Product, target: Target, choices: Choices) -> Ten
     shape = choices.choose("tile", sorted(fitting, key=lambda s: _cost(found, s, gpu)))
     length, factors = _length(found), _factors(found)
     several = [size // factors.a.itemsize for size in _STEP_BYTES]
-    # Where four stages of long rows do not fit, shorter ones are faster than fewer stages.
-    own = min(several, key=lambda n: (-_stages(found, shape, n, gpu), -(-length // n) * n))
+    # Shorter rows are better than too few stages.
+    own = min(
+        several,
+        key=lambda n: (_stages(found, shape, n, gpu) < _FEWEST_STAGES, -(-length // n) * n),
+    )
     others = [n for n in several if n != own]
     steps = choices.choose("steps", (factors.pitch,) if shape.warps.are_groups else (own, *others))
     stages = _stages(found, shape, steps, gpu)
-    fewer = [n for n in (stages - 1, stages - 2) if n >= 3]
+    fewer = [n for n in (stages - 1, stages - 2) if n >= _FEWEST_STAGES]
     stages = choices.choose("stages", (stages, *fewer))
     return TensorPlan(Plan(found, shape.tile, 0, steps), shape.warps, stages)
 
